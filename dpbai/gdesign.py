@@ -1,0 +1,161 @@
+"""G-optimal designs with small support, the allocation of OD-LinBAI and DP-OD (App. DP-OD).
+
+By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with
+V = sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and
+that variance is then r, the rank. So the gap to optimality is known at every step, and the solver
+stops on it. The support is then reduced to at most r(r+1)/2 arms without changing V: the rounding
+of OD-LinBAI stays within its budget only with that limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.maxdet import span_coordinates
+
+_REFRESH = 100
+_MAX_STEPS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A G-optimal design of K vectors that span r dimensions.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (K,)
+        The share of pulls of each arm; non-negative, sum 1.
+    support : ndarray of int
+        The arms with positive weight, increasing; at most r(r+1)/2 of them.
+    max_variance : float
+        max_i a_i' V(weights)^-1 a_i, at least r; r exactly when optimal.
+    """
+
+    weights: FloatArray
+    support: IntArray
+    max_variance: float
+
+
+def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
+    """Find a G-optimal design of the rows of `vectors`.
+
+    Parameters
+    ----------
+    vectors : array_like of shape (K, d)
+        Feature vectors, K >= 1, of any rank r.
+    tolerance : float, default 1e-8
+        The search ends when the largest variance is at most r (1 + tolerance).
+
+    Returns
+    -------
+    Design
+        With support at most r(r+1)/2. If K = r its weights are exactly 1/r. If all vectors are
+        zero, nothing needs to be pulled: weights are zero and the support is empty.
+
+    Raises
+    ------
+    ValueError
+        If `vectors` is not a finite 2-D array with at least one row and one column, or `tolerance`
+        is not positive.
+    RuntimeError
+        If the gap does not reach `tolerance`, because it is too small for the rounding error.
+
+    Notes
+    -----
+    Pairwise steps: weight moves from the arm of the support with the smallest variance to the arm
+    with the largest, as far as the determinant grows, in closed form (vertex exchange, Boehning,
+    1986). The start is the column-pivoted QR basis.
+    """
+    array = _check.matrix(vectors, "vectors", least_rows=1)
+    if not 0 < _check.number(tolerance, "tolerance") < np.inf:
+        raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
+    reduced = span_coordinates(array)
+    arms, rank = reduced.shape
+    weights = np.zeros(arms)
+    if rank == 0:
+        return Design(weights, np.empty(0, dtype=np.int64), 0.0)
+    # The design does not depend on the basis; in that of the start all numbers are of order one.
+    basis = linalg.qr((reduced / np.abs(reduced).max(axis=0)).T, mode="r", pivoting=True)[1][:rank]
+    scale = np.abs(reduced).max(axis=0)
+    vectors = np.linalg.solve((reduced / scale)[basis].T, (reduced / scale).T).T
+    vectors[basis] = np.eye(rank)
+    weights[basis] = 1 / rank
+    weights = _exchange(vectors, weights, tolerance)
+    weights = _reduce_support(vectors, weights)
+    variances = _variances(vectors, weights)
+    return Design(weights, np.flatnonzero(weights), float(variances.max()))
+
+
+def _variances(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    information = (vectors * weights[:, None]).T @ vectors
+    whitened = linalg.solve_triangular(
+        linalg.cholesky(information, lower=True), vectors.T, lower=True
+    )
+    return np.asarray((whitened**2).sum(axis=0))
+
+
+def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
+    """Move weight between pairs of arms until the largest variance is within the tolerance."""
+    rank = vectors.shape[1]
+    for step in range(_MAX_STEPS):
+        if step % _REFRESH == 0:
+            inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
+            variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
+        gain = int(np.argmax(variances))
+        if variances[gain] <= rank * (1 + tolerance):
+            if _variances(vectors, weights).max() <= rank * (1 + tolerance):
+                return weights
+            if step % _REFRESH == 0:
+                break
+        support = np.flatnonzero(weights)
+        lose = int(support[np.argmin(variances[support])])
+        covariance = float(vectors[lose] @ inverse @ vectors[gain])
+        spread = variances[gain] * variances[lose] - covariance**2
+        excess = variances[gain] - variances[lose]
+        amount = weights[lose]
+        if 2 * amount * spread > excess:
+            amount = excess / (2 * spread)
+        if not amount > 0:
+            break
+        weights[gain] += amount
+        weights[lose] = 0.0 if amount == weights[lose] else weights[lose] - amount
+        # det V grows by the factor 1 + amount excess - amount^2 spread (matrix determinant lemma);
+        # the inverse follows by two rank-one corrections, and the variances with it.
+        for sign, arm in ((1.0, gain), (-1.0, lose)):
+            column = inverse @ vectors[arm]
+            factor = sign * amount / (1 + sign * amount * float(vectors[arm] @ column))
+            inverse -= factor * np.outer(column, column)
+            variances -= factor * (vectors @ column) ** 2
+    raise RuntimeError(f"no design within tolerance {tolerance} was found; try a larger one")
+
+
+def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    """Drop arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
+
+    While the matrices a_i a_i' of the support are linearly dependent, weight moves along a
+    dependency until one weight is zero. At the optimum this leaves the sum of the weights at 1,
+    because trace(V^-1 a_i a_i') = r on the whole support.
+    """
+    rank = vectors.shape[1]
+    rows, columns = np.triu_indices(rank)
+    weights = weights.copy()
+    support = np.flatnonzero(weights)
+    while support.size > rank * (rank + 1) // 2:
+        moments = vectors[support][:, rows] * vectors[support][:, columns]
+        direction = linalg.svd(moments.T)[2][-1]
+        if direction.max() < -direction.min():
+            direction = -direction
+        positive = direction > 0
+        ratios = np.full(support.size, np.inf)
+        ratios[positive] = weights[support][positive] / direction[positive]
+        first = int(np.argmin(ratios))
+        weights[support] = np.maximum(weights[support] - ratios[first] * direction, 0.0)
+        weights[support[first]] = 0.0
+        support = np.flatnonzero(weights)
+    return weights / weights.sum() if support.size > rank else weights

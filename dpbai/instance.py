@@ -1,0 +1,202 @@
+"""Problem instances: arms with known features, and rewards with linear means (Sec. 2).
+
+An instance knows the truth that a policy must find out: theta, the means, the best arm. Policies
+get nothing of it but the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai._check import FloatArray, Seed
+from dpbai.rewards import RewardLaw, Uniform
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """Arms with features, a parameter theta, and a reward law for each arm.
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        Feature vectors a_i, K >= 2; they need not span R^d.
+    theta : array_like of shape (d,), optional
+        theta*, with means a_i' theta*. It may be left out when `rewards` lists a law for each arm;
+        the means are then those of the laws, and need not be linear in the features.
+    rewards : callable or sequence, default Uniform
+        Either makes the law of an arm from its mean (`Uniform`, `Bernoulli`,
+        `functools.partial(Beta, concentration=5)`), or lists the K laws.
+    bounded : bool, default True
+        Whether rewards must lie in [0, 1], as the model of the paper and all its privacy statements
+        ask. False admits any bounded law and is meant for the paper's own App. DP-OD experiment.
+
+    Attributes
+    ----------
+    laws : tuple of RewardLaw
+    means : ndarray of shape (K,)
+    best : int
+        The arm with the largest mean.
+    gaps : ndarray of shape (K,)
+        Delta_i, the largest mean less the mean of arm i; 0 for the best arm.
+
+    Raises
+    ------
+    ValueError
+        If features, theta or a mean is out of range, lengths do not agree, or no arm is the only
+        best one.
+    """
+
+    features: FloatArray
+    theta: FloatArray | None = None
+    rewards: Callable[[float], RewardLaw] | Sequence[RewardLaw] = Uniform
+    bounded: bool = True
+    laws: tuple[RewardLaw, ...] = field(init=False, repr=False)
+    means: FloatArray = field(init=False)
+    best: int = field(init=False)
+    gaps: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        theta = None if self.theta is None else _theta(self.theta, features.shape[1])
+        linear = None if theta is None else features @ theta
+        laws = self._laws(linear, features.shape[0])
+        means = np.array([law.mean for law in laws])
+        if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
+            raise ValueError("rewards must have the means features @ theta; leave theta out if not")
+        best = int(np.argmax(means))
+        if np.count_nonzero(means == means[best]) > 1:
+            tied = np.flatnonzero(means == means[best]).tolist()
+            raise ValueError(f"the best arm must be unique, but arms {tied} share the largest mean")
+        gaps = means[best] - means
+        for array in (means, gaps):
+            array.setflags(write=False)
+        for name, value in (
+            ("features", features),
+            ("theta", theta),
+            ("laws", laws),
+            ("means", means),
+            ("best", best),
+            ("gaps", gaps),
+        ):
+            object.__setattr__(self, name, value)
+
+    def _laws(self, means: FloatArray | None, arms: int) -> tuple[RewardLaw, ...]:
+        if not callable(self.rewards):
+            laws = tuple(self.rewards)
+            if len(laws) != arms:
+                raise ValueError(
+                    f"rewards must list one law for each of {arms} arms, got {len(laws)}"
+                )
+        elif means is None:
+            raise ValueError("theta must be given unless rewards lists a law for each arm")
+        else:
+            laws = tuple(self._law(arm, mean) for arm, mean in enumerate(means.tolist()))
+        for arm, law in enumerate(laws):
+            low, high = law.support
+            # The means are computed: a support that passes 1 by rounding alone is in range.
+            if self.bounded and (low < -_ROUNDING or high > 1 + _ROUNDING):
+                raise ValueError(
+                    f"rewards of arm {arm} (mean {law.mean:.6g}) must lie in [0, 1], but "
+                    f"{type(law).__name__} rewards reach [{low:.6g}, {high:.6g}]"
+                )
+        return laws
+
+    def _law(self, arm: int, mean: float) -> RewardLaw:
+        assert callable(self.rewards)
+        try:
+            return self.rewards(mean)
+        except ValueError as error:
+            raise ValueError(
+                f"theta gives arm {arm} a mean that its rewards rule out: {error}"
+            ) from error
+
+    @property
+    def arms(self) -> int:
+        """K, the number of arms."""
+        return int(self.features.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """d, the length of the feature vectors."""
+        return int(self.features.shape[1])
+
+    @property
+    def reward_bound(self) -> float:
+        """The largest reward that can occur beyond the model's 1, or 1: the true sensitivity."""
+        return 1.0 if self.bounded else max(1.0, *(law.support[1] for law in self.laws))
+
+
+def _theta(value: ArrayLike, dimension: int) -> FloatArray:
+    theta = np.array(value, dtype=np.float64)
+    if theta.shape != (dimension,):
+        raise ValueError(f"theta must have shape ({dimension},), got {theta.shape}")
+    if not np.isfinite(theta).all():
+        raise ValueError("theta must be finite")
+    theta.setflags(write=False)
+    return theta
+
+
+def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
+    """Return the instance of Sec. 5: K = 30, d = 2, arm 0 the best, arms 1 and 2 next by 0.05.
+
+    Parameters
+    ----------
+    omega : array_like of shape (27,), optional
+        The second features omega_i of arms 3..29, in [0, 0.8]; drawn uniformly when left out.
+    seed : int, SeedSequence or Generator, default 0
+        Where omega comes from when it is drawn.
+
+    Raises
+    ------
+    ValueError
+        If `omega` has another length or leaves [0, 0.8].
+    """
+    if omega is None:
+        values = _check.generator(seed).uniform(0, 0.8, 27)
+    else:
+        values = np.asarray(omega, dtype=np.float64)
+        if values.shape != (27,):
+            raise ValueError(f"omega must have shape (27,), got {values.shape}")
+        if not ((values >= 0) & (values <= 0.8)).all():
+            raise ValueError("omega must lie in [0, 0.8]")
+    named = np.array([[0, 1], [0, 0.9], [10, 0]])
+    features = np.vstack([named, np.column_stack([np.ones(27), values])])
+    return Instance(features, np.array([0.045, 0.5]))
+
+
+def two_armed(
+    x: float = 1.0, y: float = 10.0, gap: float = 0.05, means: str = "printed"
+) -> Instance:
+    """Return the two-armed instance of App. DP-OD: a_1 = (x, 0), a_2 = (0, y), arm 0 the best.
+
+    Parameters
+    ----------
+    x, y : float
+        Lengths of the two feature vectors, positive.
+    gap : float
+        Delta, in (0, 1/2].
+    means : {"printed", "in-range"}
+        "printed": means 0.5 + gap and 0.5, so that uniform rewards reach 1 + 2 gap, outside the
+        model of the paper. "in-range": means 0.5 and 0.5 - gap, with rewards in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    for name, length in (("x", x), ("y", y)):
+        if not 0 < _check.number(length, name) < np.inf:
+            raise ValueError(f"{name} must be positive and finite, got {length}")
+    if not 0 < _check.number(gap, "gap") <= 0.5:
+        raise ValueError(f"gap must lie in (0, 0.5], got {gap}")
+    _check.choice(means, "means", ("printed", "in-range"))
+    best = 0.5 + gap if means == "printed" else 0.5
+    theta = np.array([best / x, (best - gap) / y])
+    return Instance(np.diag([x, y]), theta, bounded=means == "in-range")

@@ -1,0 +1,193 @@
+"""The Max-Det collection (Definition 3.1): the basis among the arms with the largest determinant.
+
+By Cramer's rule every arm then has coordinates in [-1, 1] with respect to it, and that is all that
+the proofs of the paper use. Any basis that no single swap improves has the same property, so above
+about a million subsets a swap search takes the place of the full enumeration: the volume of its
+basis may be smaller, its coordinates are as good. `certified` says which of the two was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, islice
+from math import comb
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+
+MAX_SUBSETS = 10**6
+_BATCH_ENTRIES = 2**20
+_TIE = 1e-10
+_SWAP_GAIN = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class MaxDet:
+    """A Max-Det collection of K vectors that span r dimensions.
+
+    Attributes
+    ----------
+    indices : ndarray of int, shape (r,)
+        The rows of the collection, increasing.
+    coordinates : ndarray of shape (K, r)
+        `vectors = coordinates @ vectors[indices]`, entries in [-1, 1] up to rounding.
+    log_abs_det : float
+        Logarithm of the volume that the collection spans, in an orthonormal basis of the span.
+    certified : bool
+        Whether the volume is the largest of all subsets, or only one that no swap improves.
+    """
+
+    indices: IntArray
+    coordinates: FloatArray
+    log_abs_det: float
+    certified: bool
+
+
+def rank(vectors: FloatArray) -> int:
+    """Return the rank of the rows, whatever the scales of rows and columns.
+
+    Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
+    before the singular values are compared with rounding error.
+    """
+    scaled = _unit_rows(_unit_columns(vectors))
+    return int(np.linalg.matrix_rank(scaled)) if scaled.size else 0
+
+
+def span_coordinates(vectors: FloatArray) -> FloatArray:
+    """Return the rows in coordinates of their span, eq. (dim_reduce).
+
+    Vectors of full column rank keep the coordinates they have. Otherwise the basis is orthonormal.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, d)
+        Rows of rank r.
+
+    Returns
+    -------
+    ndarray of shape (K, r)
+        The same vectors in r coordinates; lengths and angles are unchanged.
+    """
+    dimension = rank(vectors)
+    if dimension == vectors.shape[1]:
+        return vectors
+    # Scaling rows leaves their span alone, and lets no long arm hide a short one.
+    rows = linalg.svd(_unit_rows(vectors), full_matrices=False)[2]
+    return np.asarray(vectors @ rows[:dimension].T)
+
+
+def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
+    """Find a Max-Det collection of the rows of `vectors`.
+
+    Parameters
+    ----------
+    vectors : array_like of shape (K, d)
+        Feature vectors, K >= 1. They need not span R^d: the collection has as many arms as the
+        rank r.
+    max_subsets : int, default 10**6
+        All subsets of r arms are compared if there are at most so many; above, a swap search starts
+        from a column-pivoted QR decomposition.
+
+    Returns
+    -------
+    MaxDet
+        Ties between subsets go to the smallest indices.
+
+    Raises
+    ------
+    ValueError
+        If `vectors` is not a finite 2-D array with at least one row and one column.
+
+    Notes
+    -----
+    Definition 3.1 and Lemma "property of Max-Det" of the paper. The swap search is maxvol
+    (Goreinov, Oseledets, Savostyanov, Tyrtyshnikov, Zamarashkin, 2010).
+    """
+    array = _check.matrix(vectors, "vectors", least_rows=1)
+    _check.whole(max_subsets, "max_subsets", least=0)
+    reduced = span_coordinates(array)
+    arms, dimension = reduced.shape
+    if dimension == 0:
+        return MaxDet(np.empty(0, dtype=np.int64), np.empty((arms, 0)), 0.0, True)
+    # One factor for each column multiplies all determinants alike; it keeps them representable.
+    columns = np.abs(reduced).max(axis=0)
+    scaled = reduced / columns
+    certified = comb(arms, dimension) <= max_subsets
+    if certified:
+        indices = _best_subset(scaled)
+        coordinates = np.linalg.solve(scaled[indices].T, scaled.T).T
+    else:
+        indices, coordinates = _swap_search(scaled)
+    coordinates[indices] = np.eye(dimension)
+    log_abs_det = float(np.linalg.slogdet(scaled[indices])[1] + np.log(columns).sum())
+    return MaxDet(indices, coordinates, log_abs_det, certified)
+
+
+def _best_subset(vectors: FloatArray) -> IntArray:
+    """Compare all subsets in batches, in lexicographic order; a later one must be truly larger."""
+    arms, dimension = vectors.shape
+    norms = np.linalg.norm(vectors, axis=1)
+    with np.errstate(divide="ignore"):
+        log_norms = np.log(norms)
+    unit = _unit_rows(vectors)
+    subsets = combinations(range(arms), dimension)
+    size = max(1, _BATCH_ENTRIES // dimension**2)
+    best, best_value = np.arange(dimension), -np.inf
+    while batch := list(islice(subsets, size)):
+        rows = np.array(batch)
+        values = np.linalg.slogdet(unit[rows])[1] + log_norms[rows].sum(axis=1)
+        largest = values.max()
+        if largest > best_value + _TIE or best_value == -np.inf:
+            first = int(np.argmax(values >= largest - _TIE))
+            best, best_value = rows[first], largest
+    return best
+
+
+def _swap_search(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Swap one arm at a time while that enlarges the volume; return indices and coordinates.
+
+    A swap multiplies the volume by the coordinate that it removes, so the search ends when no
+    coordinate exceeds 1. Swaps update the coordinates by a rank-one correction; they are computed
+    afresh at the end, and the search goes on if rounding had hidden a swap.
+    """
+    dimension = vectors.shape[1]
+    start = linalg.qr(vectors.T, mode="r", pivoting=True)[1][:dimension]
+    indices = np.array(start, dtype=np.int64)
+    while True:
+        coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T, np.float64)
+        swapped = False
+        while True:
+            flat = _largest_coordinate(coordinates)
+            row, column = divmod(flat, dimension)
+            pivot = coordinates[row, column]
+            if abs(pivot) <= 1 + _SWAP_GAIN:
+                break
+            swapped = True
+            step = coordinates[row].copy()
+            step[column] -= 1
+            coordinates -= np.outer(coordinates[:, column] / pivot, step)
+            indices[column] = row
+        if not swapped:
+            order = np.argsort(indices)
+            return indices[order], coordinates[:, order]
+
+
+def _largest_coordinate(coordinates: FloatArray) -> int:
+    """Return the row-major position of the largest absolute coordinate, the first of equals."""
+    return int(np.argmax(np.abs(coordinates)))
+
+
+def _unit_columns(vectors: FloatArray) -> FloatArray:
+    largest = np.abs(vectors).max(axis=0, initial=0.0)
+    return np.asarray(vectors[:, largest > 0] / largest[largest > 0])
+
+
+def _unit_rows(vectors: FloatArray) -> FloatArray:
+    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
+    safe = vectors / np.where(largest > 0, largest, 1.0)
+    lengths = np.linalg.norm(safe, axis=1, keepdims=True)
+    return np.asarray(safe / np.where(lengths > 0, lengths, 1.0))

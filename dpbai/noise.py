@@ -1,0 +1,235 @@
+r"""The noise that a phase adds to each released coordinate, and the privacy it buys.
+
+A noise says how well it hides a shift of its released vector: `loss(shift)` is the epsilon at which
+the two shifted distributions cannot be told apart. Laplace noise is measured in the L1 norm of the
+shift, Gaussian noise in the L2 norm (at the delta that it was made for).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
+
+from dpbai import _check
+from dpbai._check import FloatArray
+
+CALIBRATIONS = ("classic", "analytic")
+_NODES, _WEIGHTS = special.roots_legendre(20)
+
+
+class Noise(Protocol):
+    """Independent, identically distributed noise on each coordinate."""
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+        """Draw an array of noise."""
+
+    def loss(self, shift: ArrayLike) -> float:
+        """Return the epsilon of releasing a vector that one reward may move by `shift`."""
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t Z) for real or complex `t`."""
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of one coordinate."""
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """No noise, and no privacy: any shift shows."""
+
+    def sample(
+        self,
+        rng: np.random.Generator,  # noqa: ARG002
+        shape: tuple[int, ...],
+    ) -> FloatArray:
+        """Return zeros; `rng` is left alone."""
+        return np.zeros(shape)
+
+    def loss(self, shift: ArrayLike) -> float:
+        """Return infinity, or 0 for no shift at all."""
+        return math.inf if np.any(np.asarray(shift)) else 0.0
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return 1."""
+        return np.ones(np.shape(t), dtype=complex)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Zero."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace noise of density exp(-abs(z)/scale) / (2 scale), Lap(scale) in the paper.
+
+    Parameters
+    ----------
+    scale : float
+        Positive and finite; sensitivity divided by epsilon (in the L1 norm).
+
+    Raises
+    ------
+    ValueError
+        If `scale` is not positive and finite.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 0 < _check.number(self.scale, "scale") < math.inf:
+            raise ValueError(f"scale of Laplace noise must be positive, finite, got {self.scale}")
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+        """Draw an array of noise."""
+        return rng.laplace(scale=self.scale, size=shape)
+
+    def loss(self, shift: ArrayLike) -> float:
+        """Return the L1 norm of `shift` divided by the scale: epsilon, with delta = 0."""
+        return float(np.abs(np.asarray(shift, dtype=float)).sum() / self.scale)
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return 1 / (1 + scale^2 t^2); for complex `t`, where abs(imag t) < 1/scale."""
+        return np.asarray(1 / (1 + (self.scale * np.asarray(t, dtype=complex)) ** 2))
+
+    @property
+    def standard_deviation(self) -> float:
+        """sqrt(2) times the scale."""
+        return math.sqrt(2) * self.scale
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise, with the delta at which its privacy loss is told.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation, positive and finite.
+    delta : float
+        The delta of (epsilon, delta)-differential privacy, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If `sigma` is not positive and finite, or `delta` lies outside (0, 1).
+    """
+
+    sigma: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not 0 < _check.number(self.sigma, "sigma") < math.inf:
+            raise ValueError(f"sigma of Gaussian noise must be positive, finite, got {self.sigma}")
+        _check.delta(self.delta)
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+        """Draw an array of noise."""
+        return rng.normal(scale=self.sigma, size=shape)
+
+    def loss(self, shift: ArrayLike) -> float:
+        """Return the least epsilon for which the release is (epsilon, delta)-private, exactly."""
+        sensitivity = float(np.linalg.norm(np.asarray(shift, dtype=float)))
+        if sensitivity == 0:
+            return 0.0
+        ratio, target = self.sigma / sensitivity, math.log(self.delta)
+        if gaussian_log_delta(0.0, ratio) <= target:
+            return 0.0
+        beyond = 1.0
+        while gaussian_log_delta(beyond, ratio) > target:
+            beyond *= 2
+        return _root(lambda epsilon: gaussian_log_delta(epsilon, ratio) - target, 0.0, beyond)
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return exp(-sigma^2 t^2 / 2), also for complex `t`."""
+        return np.asarray(np.exp(-0.5 * (self.sigma * np.asarray(t, dtype=complex)) ** 2))
+
+    @property
+    def standard_deviation(self) -> float:
+        """The parameter sigma."""
+        return self.sigma
+
+
+def gaussian_log_delta(epsilon: float, sigma: float) -> float:
+    """Return log delta of Gaussian noise of deviation `sigma` that hides a shift of length 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    sigma : float
+        Standard deviation divided by the L2 sensitivity, positive.
+
+    Returns
+    -------
+    float
+        log(Phi(u - v) - e^epsilon Phi(-u - v)), u = 1/(2 sigma), v = epsilon sigma.
+
+    Notes
+    -----
+    Balle and Wang (2018), Theorem 8. With Mills' ratio R = (1 - Phi)/phi the difference is
+    phi(v - u) (R(v - u) - R(v + u)), which neither overflows nor underflows. For small u the
+    bracket would cancel: it is the integral of -R'(x) = 1 - x R(x) over [v - u, v + u].
+    """
+    u, v = 1 / (2 * sigma), epsilon * sigma
+    log_density = -0.5 * (v - u) ** 2 - 0.5 * math.log(2 * math.pi)
+    if v < u - 1:
+        return math.log(special.ndtr(u - v) - math.exp(log_density) * float(_mills(u + v)))
+    if u < 1:
+        x = v + u * _NODES
+        bracket = u * float(_WEIGHTS @ (1 - x * _mills(x)))
+    else:
+        bracket = float(_mills(v - u) - _mills(v + u))
+    return log_density + math.log(bracket)
+
+
+def _mills(x: ArrayLike) -> FloatArray:
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2)))
+
+
+def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
+    """Return the standard deviation that hides a shift of length 1 at (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive; infinity gives 0.
+    delta : float
+        In (0, 1).
+    calibration : {"classic", "analytic"}
+        "classic" is the paper's sqrt(2 ln(1.25/delta)) / epsilon, proved for epsilon < 1 only;
+        "analytic" is the smallest that is enough, for every epsilon (Balle and Wang, 2018).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the deviation overflows.
+    """
+    epsilon, delta = _check.epsilon(epsilon), _check.delta(delta)
+    _check.choice(calibration, "calibration", CALIBRATIONS)
+    if math.isinf(epsilon):
+        return 0.0
+    if calibration == "classic":
+        return math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon
+    target = math.log(delta)
+
+    def excess(log_sigma: float) -> float:
+        return gaussian_log_delta(epsilon, math.exp(log_sigma)) - target
+
+    low = high = -0.5 * math.log(2 * epsilon)
+    while excess(low) <= 0:
+        low -= 1
+    while excess(high) > 0:
+        high += 1
+    return math.exp(_root(excess, low, high))
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-14))

@@ -1,0 +1,179 @@
+"""OD-LinBAI (Yang and Tan, NeurIPS 2022) and its private version DP-OD (App. DP-OD).
+
+Both pull by a G-optimal design, rounded up, and estimate theta by least squares. DP-OD adds Laplace
+noise to the moment vector U = sum of a x over all pulls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.gdesign import g_optimal_design
+from dpbai.maxdet import span_coordinates
+from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.policies.phase import Phase, checked_step
+from dpbai.schedule import ceil_div
+
+NORMS = ("l2", "l1")
+
+
+@dataclass(frozen=True, eq=False)
+class ODLinBAI:
+    """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        Feature vectors of K >= 2 arms; they need not span R^d.
+    budget : int
+        T, how many pulls there may be in all.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; if `budget` is too small, the message names the least one.
+
+    Notes
+    -----
+    R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
+    sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
+    arms, the last phase one. The support of a design in rank r is at most r(r+1)/2, so that
+    rounding up stays within what m leaves.
+    """
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        object.__setattr__(self, "features", features)
+        _check.whole(self.budget, "budget")
+        if self.budget < self.least_budget:
+            arms, dimension = features.shape
+            raise ValueError(
+                f"budget must be at least {self.least_budget} to pull each planned arm once "
+                f"(arms={arms}, dimension={dimension}), got {self.budget}"
+            )
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the active sets, then 1: K, ceil(d/2), ceil(d/4), ..., 1; never more than K."""
+        arms, dimension = self.features.shape
+        phases = max(1, (dimension - 1).bit_length())
+        halved = (ceil_div(dimension, 2**r) for r in range(1, phases))
+        return (arms, *(min(arms, size) for size in halved), 1)
+
+    @property
+    def least_budget(self) -> int:
+        """The least budget that leaves something to pull after what rounding up may cost."""
+        return self._reserve + 1
+
+    @property
+    def _reserve(self) -> int:
+        arms, dimension = self.features.shape
+        phases = len(self.sizes) - 1
+        halved = (ceil_div(dimension, 2**r) for r in range(1, phases))
+        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(halved)
+
+    @property
+    def pulls_per_phase(self) -> float:
+        """m, the pulls of one phase before rounding up."""
+        return (self.budget - self._reserve) / (len(self.sizes) - 1)
+
+    def noise(self, vectors: FloatArray) -> Noise:  # noqa: ARG002
+        """Return the noise on the moment vector of active `vectors`: none."""
+        return NoNoise()
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index` for the `active` arms.
+
+        Raises
+        ------
+        ValueError
+            If there is no such phase, or `active` has another size than the phase has.
+        """
+        active, keep = checked_step(index, active, self.sizes, self.features.shape[0])
+        vectors = span_coordinates(self.features[list(active)])
+        design = g_optimal_design(vectors) if vectors.shape[1] else None
+        support = design.support if design else np.empty(0, dtype=np.int64)
+        share = design.weights[support] if design else np.empty(0)
+        pulls = np.ceil(share * self.pulls_per_phase).astype(np.int64)
+        release, decoder = _least_squares(vectors, support, pulls)
+        return Phase(
+            index=index,
+            active=active,
+            pulled=tuple(active[i] for i in support),
+            pulls=tuple(pulls.tolist()),
+            noise=self.noise(vectors),
+            keep=keep,
+            release_matrix=release,
+            decoder_matrix=decoder,
+        )
+
+
+def _least_squares(
+    vectors: FloatArray, support: IntArray, pulls: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the matrices that make the moment vector of means, and estimates of moments.
+
+    U = B' diag(n) x, estimates A V^-1 U, V = B' diag(n) B. With diag(n)^(1/2) B = Q R the inverse
+    is R^-1 R^-T, which squares no condition number; columns are brought to one scale first.
+    """
+    if not support.size:
+        return np.empty((0, 0)), np.empty((vectors.shape[0], 0))
+    scale = np.abs(vectors).max(axis=0)
+    scaled = vectors / scale
+    triangle = linalg.qr(np.sqrt(pulls)[:, None] * scaled[support], mode="r")[0]
+    decoder = np.linalg.solve(triangle, np.linalg.solve(triangle.T, scaled.T)).T / scale
+    return vectors[support].T * pulls, decoder
+
+
+@dataclass(frozen=True, eq=False)
+class DPOD(ODLinBAI):
+    """DP-OD: OD-LinBAI with Laplace noise on each coordinate of the moment vector (App. DP-OD).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+    norm : {"l2", "l1"}
+        Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed; but one reward
+        moves the moment vector by a_i, and Laplace noise hides it by the L1 norm, so that the loss
+        can reach sqrt(d) epsilon. "l1" keeps the promised epsilon.
+
+    `features` and `budget` are those of `ODLinBAI`.
+
+    Notes
+    -----
+    The noise is tied to the coordinates that the features are given in: rotating or rescaling them
+    changes the policy. When the active arms span fewer dimensions, the coordinates are those of an
+    orthonormal basis of their span.
+    """
+
+    _: KW_ONLY
+    epsilon: float
+    norm: str = "l2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        _check.choice(self.norm, "norm", NORMS)
+
+    def noise(self, vectors: FloatArray) -> Noise:
+        """Return Lap(L/epsilon): L over all K arms as printed, or the L1 norm of active ones."""
+        if math.isinf(self.epsilon) or not vectors.shape[1]:
+            return NoNoise()
+        if self.norm == "l2":
+            length = float(np.linalg.norm(self.features, axis=1).max())
+        else:
+            length = float(np.abs(vectors).sum(axis=1).max())
+        return Laplace(length / self.epsilon)

@@ -1,0 +1,150 @@
+"""The plan of one phase, and what a policy is: a planner of phases.
+
+All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
+number and on the active set alone. A `Phase` says it completely: which arms to pull and how often,
+which statistic of their empirical means to release, with which noise, how to turn the release into
+estimates of all active arms, and how many arms to keep. No policy draws a random number or sees a
+reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.noise import Noise
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """The plan of one phase.
+
+    Released is `release @ empirical_means + noise`; the estimated means of the active arms are
+    `decoder @ released`; the `keep` arms with the largest estimates survive.
+
+    Attributes
+    ----------
+    index : int
+        p, counted from 1.
+    active : tuple of int
+        Arms in play, increasing.
+    pulled : tuple of int
+        The m arms to pull, some of the active ones.
+    pulls : tuple of int
+        How often to pull each of them, each at least 1.
+    noise : Noise
+        Law of the independent noise on each of the q released coordinates.
+    keep : int
+        s_{p+1}, how many arms survive.
+    release_matrix : ndarray of shape (q, m) or None
+        None stands for the identity, q = m.
+    decoder_matrix : ndarray of shape (len(active), q) or None
+        None stands for the identity, q = len(active).
+    """
+
+    index: int
+    active: tuple[int, ...]
+    pulled: tuple[int, ...]
+    pulls: tuple[int, ...]
+    noise: Noise
+    keep: int
+    release_matrix: FloatArray | None = None
+    decoder_matrix: FloatArray | None = None
+
+    @property
+    def release(self) -> FloatArray:
+        """The matrix of shape (q, m) that makes the released statistic of the empirical means."""
+        return np.eye(len(self.pulled)) if self.release_matrix is None else self.release_matrix
+
+    @property
+    def decoder(self) -> FloatArray:
+        """The matrix of shape (len(active), q) that makes estimates of the released statistic."""
+        return np.eye(len(self.active)) if self.decoder_matrix is None else self.decoder_matrix
+
+    @property
+    def coordinates(self) -> int:
+        """q, the number of released coordinates."""
+        matrix = self.release_matrix
+        return len(self.pulled) if matrix is None else matrix.shape[0]
+
+    @property
+    def cost(self) -> int:
+        """Pulls in all."""
+        return sum(self.pulls)
+
+    @cached_property
+    def losses(self) -> tuple[float, ...]:
+        """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone.
+
+        A reward in [0, 1] moves the mean of its arm j by at most 1/n_j, and so the release by at
+        most `release[:, j] / n_j`.
+        """
+        if self.release_matrix is None:
+            by_pulls = {n: self.noise.loss([1 / n]) for n in set(self.pulls)}
+            return tuple(by_pulls[n] for n in self.pulls)
+        shifts = self.release_matrix / np.array(self.pulls)
+        return tuple(self.noise.loss(shift) for shift in shifts.T)
+
+    def statistic(self, means: FloatArray) -> FloatArray:
+        """Return the statistic before noise; `means` has shape (..., m), the result (..., q)."""
+        return means if self.release_matrix is None else means @ self.release_matrix.T
+
+    def estimates(self, released: FloatArray) -> FloatArray:
+        """Return estimated means, shape (..., len(active)), of released statistics (..., q)."""
+        return released if self.decoder_matrix is None else released @ self.decoder_matrix.T
+
+    def survivors(self, estimates: FloatArray) -> IntArray:
+        """Return the surviving arms, increasing, shape (trials, keep), of (trials, len(active)).
+
+        Ties go to the smallest index.
+        """
+        if self.keep == 1:
+            positions = estimates.argmax(axis=1)[:, None]
+        else:
+            order = np.argsort(-estimates, axis=1, kind="stable")
+            positions = np.sort(order[:, : self.keep], axis=1)
+        arms: IntArray = np.asarray(self.active, dtype=np.int64)
+        return np.asarray(np.take(arms, positions), dtype=np.int64)
+
+
+def checked_step(
+    index: int, active: Sequence[int], sizes: Sequence[int], arms: int
+) -> tuple[tuple[int, ...], int]:
+    """Return the active set, checked, and how many arms phase `index` keeps of it.
+
+    `sizes` lists the sizes of the active sets in phases 1, 2, ..., then 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no such phase, or `active` are not as many distinct arms as the phase has.
+    """
+    active = _check.active_set(active, arms)
+    _check.whole(index, "index")
+    if index >= len(sizes):
+        raise ValueError(f"index must be a phase of 1..{len(sizes) - 1}, got {index}")
+    size, keep = sizes[index - 1 : index + 1]
+    if len(active) != size:
+        raise ValueError(f"active must hold {size} arms in phase {index}, got {len(active)}")
+    return active, keep
+
+
+class Policy(Protocol):
+    """A planner of phases; pure, so that plans can be cached, inspected and audited."""
+
+    @property
+    def features(self) -> FloatArray:
+        """Feature vectors, shape (K, d)."""
+
+    @property
+    def budget(self) -> int:
+        """T, which the pulls of all phases together never exceed."""
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index`, counted from 1, when `active` are in play."""

@@ -1,0 +1,283 @@
+"""Reward laws of an arm, with exact sums of many rewards.
+
+The policies of the paper see a reward only through the sum of all rewards of one arm in one phase,
+so a law offers that sum directly. Its cost does not grow with the number of pulls where the law
+allows it: one binomial for `Bernoulli`, one multinomial for `Empirical`, 53 binomials for
+`Uniform` (whose bits are independent and fair). These are the laws of the sums, not approximations.
+A sum of `Beta` rewards has no such form; it is drawn reward by reward, in blocks.
+
+The laws of Sec. 5 and App. DP-OD of the paper are `Uniform`; its lower bound uses `Bernoulli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpbai import _check
+from dpbai._check import FloatArray
+
+_BITS = 53
+_DIRECT_BELOW = 700
+_BLOCK = 2**20
+
+
+class RewardLaw(Protocol):
+    """What an engine needs to know of the rewards of one arm."""
+
+    @property
+    def mean(self) -> float:
+        """Expected reward."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward."""
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `size` independent sums of `pulls` rewards each."""
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X) for real or complex `t`."""
+
+
+def _summed_in_blocks(
+    draw: Callable[[tuple[int, int]], FloatArray], pulls: int, size: int
+) -> FloatArray:
+    """Sum rewards over their draws, never holding more than a block of them."""
+    total = np.zeros(size)
+    rows = max(1, _BLOCK // max(1, pulls))
+    for start in range(0, size, rows):
+        stop = min(start + rows, size)
+        for done in range(0, pulls, _BLOCK):
+            block = draw((stop - start, min(_BLOCK, pulls - done)))
+            total[start:stop] += block.sum(axis=1)
+    return total
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform rewards on [0, 2 mean].
+
+    Parameters
+    ----------
+    mean : float
+        Expected reward, at least 0; at most 1/2 for rewards in [0, 1] (Sec. 5).
+
+    Raises
+    ------
+    ValueError
+        If `mean` is negative, infinite or NaN.
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        mean = _check.number(self.mean, "mean")
+        if not 0 <= mean < np.inf:
+            raise ValueError(f"mean of uniform rewards must be finite and at least 0, got {mean}")
+        object.__setattr__(self, "mean", mean)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward, (0, 2 mean)."""
+        return 0.0, 2 * self.mean
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw sums of `pulls` rewards, exactly, at a cost that does not grow with `pulls`.
+
+        A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k. So the sum of
+        n of them is sum_k 2^-k Binomial(n, 1/2), the same law at 53 binomials. For few pulls the
+        rewards themselves are cheaper.
+
+        Parameters
+        ----------
+        pulls : int
+            Number of rewards in each sum, at least 1.
+        size : int
+            Number of sums.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            Sums in [0, 2 mean pulls].
+        """
+        if pulls < _DIRECT_BELOW:
+            total = _summed_in_blocks(rng.random, pulls, size)
+        else:
+            total = np.zeros(size)
+            for bit in range(_BITS, 0, -1):
+                total += np.ldexp(rng.binomial(pulls, 0.5, size), -bit)
+        total *= 2 * self.mean
+        return total
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X) = exp(i t mean) sin(t mean) / (t mean), also for complex `t`."""
+        angle = np.asarray(t, dtype=complex) * self.mean
+        return np.asarray(np.exp(1j * angle) * np.sinc(angle / np.pi))
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Rewards 0 and 1.
+
+    Parameters
+    ----------
+    mean : float
+        Probability of reward 1, in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If `mean` lies outside [0, 1].
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        mean = _check.number(self.mean, "mean")
+        if not 0 <= mean <= 1:
+            raise ValueError(f"mean of Bernoulli rewards must lie in [0, 1], got {mean}")
+        object.__setattr__(self, "mean", mean)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward, (0, 1)."""
+        return 0.0, 1.0
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `size` sums of `pulls` rewards, each one binomial variate (see `Uniform.sums`)."""
+        return rng.binomial(pulls, self.mean, size).astype(np.float64)
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X) = 1 + mean (exp(i t) - 1), also for complex `t`."""
+        return np.asarray(1 + self.mean * np.expm1(1j * np.asarray(t, dtype=complex)))
+
+
+@dataclass(frozen=True)
+class Beta:
+    """Beta(mean c, (1 - mean) c) rewards on [0, 1], with concentration c.
+
+    Parameters
+    ----------
+    mean : float
+        Expected reward, strictly between 0 and 1.
+    concentration : float, default 2
+        Sum of the two shape parameters, positive; the variance is mean (1 - mean) / (c + 1).
+
+    Raises
+    ------
+    ValueError
+        If `mean` or `concentration` is out of range.
+
+    Notes
+    -----
+    The sum of n rewards has no closed form; drawing it costs n variates.
+    """
+
+    mean: float
+    concentration: float = 2.0
+
+    def __post_init__(self) -> None:
+        mean = _check.number(self.mean, "mean")
+        concentration = _check.number(self.concentration, "concentration")
+        if not 0 < mean < 1:
+            raise ValueError(f"mean of Beta rewards must lie strictly in (0, 1), got {mean}")
+        if not 0 < concentration < np.inf:
+            raise ValueError(f"concentration must be positive and finite, got {concentration}")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "concentration", concentration)
+
+    @property
+    def shapes(self) -> tuple[float, float]:
+        """The two shape parameters of the Beta distribution."""
+        return self.mean * self.concentration, (1 - self.mean) * self.concentration
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward, (0, 1)."""
+        return 0.0, 1.0
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `size` sums of `pulls` rewards, reward by reward (see `Uniform.sums`)."""
+        return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X), Kummer's function of the shapes, also for complex `t`."""
+        first, second = self.shapes
+        return np.asarray(special.hyp1f1(first, first + second, 1j * np.asarray(t, dtype=complex)))
+
+
+@dataclass(frozen=True, eq=False)
+class Empirical:
+    """Rewards drawn with replacement from given values.
+
+    Parameters
+    ----------
+    values : array_like of shape (m,)
+        Finite values; a repeated value is drawn proportionally more often.
+    weights : array_like of shape (m,), optional
+        Non-negative weights of the values, with a positive sum; equal by default.
+
+    Raises
+    ------
+    ValueError
+        If `values` is not 1-D, empty or not finite, or `weights` are no weights of it.
+    """
+
+    values: FloatArray
+    weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+            raise ValueError("values must be a non-empty 1-D array of finite numbers")
+        weights = np.ones(values.size) if self.weights is None else np.asarray(self.weights, float)
+        if weights.shape != values.shape or not np.isfinite(weights).all() or (weights < 0).any():
+            raise ValueError("weights must be finite, non-negative, and one for each value")
+        if not weights.sum() > 0:
+            raise ValueError("weights must have a positive sum")
+        distinct, where = np.unique(values, return_inverse=True)
+        total = np.bincount(where, weights=weights)
+        distinct, total = distinct[total > 0], total[total > 0]
+        object.__setattr__(self, "values", distinct)
+        object.__setattr__(self, "weights", total)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Probabilities of the distinct values, increasing in value."""
+        assert self.weights is not None
+        return np.asarray(self.weights / self.weights.sum())
+
+    @property
+    def mean(self) -> float:
+        """Expected reward."""
+        return float(self.values @ self.shares)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward."""
+        return float(self.values[0]), float(self.values[-1])
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `size` sums of `pulls` rewards, each one multinomial (see `Uniform.sums`)."""
+        total = np.zeros(size)
+        remaining = np.full(size, pulls)
+        tails = np.cumsum(self.shares[::-1])[::-1]
+        for value, weight, tail in zip(self.values, self.shares, tails, strict=True):
+            count = rng.binomial(remaining, min(1.0, weight / tail))
+            total += value * count
+            remaining -= count
+        return total
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X), a finite sum, also for complex `t`."""
+        angles = np.multiply.outer(1j * np.asarray(t, dtype=complex), self.values)
+        return np.asarray(np.exp(angles) @ self.shares)

@@ -1,0 +1,199 @@
+r"""How many arms survive each phase of DP-BAI, and how much of the budget is usable (Sec. 3.1).
+
+The active set first shrinks by a factor of about lambda per phase, towards ceil(d^2/4) arms, then
+halves until one arm is left. The paper gives the sizes twice, differently: eqs. (lambda), (g), (h),
+(s-p) and (param_of_init) with N = {1, 2, ...} (`convention="printed"`), and the sequence that its
+worked example and the proof of Theorem 4.2 use (`convention="proof"`).
+
+T' of eq. (param_of_init) subtracts what rounding up may cost, but too little in phases that pull
+every active arm: as printed, the policy can pull more than T. `budget_rule="strict"` lowers T'
+until the dearest plan that any active sets can cause stays within T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from dpbai import _check
+
+CONVENTIONS = ("printed", "proof")
+BUDGET_RULES = ("strict", "printed")
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Return ceil(numerator / denominator) in exact integer arithmetic."""
+    return -(-numerator // denominator)
+
+
+def pulls_max_det(rank: int, size: int) -> bool:
+    """Return whether a phase pulls a Max-Det collection: d_p < sqrt(s_p), Algorithm 1 line 6."""
+    return rank * rank < size
+
+
+def dp_bai_collections(size: int, dimension: int) -> set[int]:
+    """Return how many arms a DP-BAI phase may pull, over all ranks that `size` arms can have."""
+    ranks = range(1, min(size, dimension) + 1)
+    return {rank if pulls_max_det(rank, size) else size for rank in ranks}
+
+
+def baseline_collections(size: int, dimension: int) -> set[int]:  # noqa: ARG001
+    """Return how many arms a Baseline phase pulls: always every active arm (Sec. 5)."""
+    return {size}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Sizes of the active sets and the usable budget of DP-BAI and its relatives.
+
+    Parameters
+    ----------
+    arms : int
+        K, at least 2.
+    dimension : int
+        d, the length of the feature vectors, at least 1.
+    budget : int
+        T, the number of pulls that must not be exceeded.
+    convention : {"printed", "proof"}
+        Which of the paper's two size sequences to use.
+    budget_rule : {"strict", "printed"}
+        Whether T' is lowered so that no plan overspends, or kept as printed.
+    collections : callable
+        `collections(size, dimension)` gives the numbers of arms that a phase with `size` active
+        arms may pull.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the budget does not reach one pull for each planned arm.
+        The message names the least budget that does.
+    """
+
+    arms: int
+    dimension: int
+    budget: int
+    convention: str = "printed"
+    budget_rule: str = "strict"
+    collections: Callable[[int, int], Iterable[int]] = dp_bai_collections
+
+    def __post_init__(self) -> None:
+        _check.whole(self.arms, "arms", least=2)
+        _check.whole(self.dimension, "dimension")
+        _check.choice(self.convention, "convention", CONVENTIONS)
+        _check.choice(self.budget_rule, "budget_rule", BUDGET_RULES)
+        _check.whole(self.budget, "budget")
+        if self.budget < self.least_budget:
+            raise ValueError(
+                f"budget must be at least {self.least_budget} to pull each planned arm once "
+                f"(arms={self.arms}, dimension={self.dimension}), got {self.budget}"
+            )
+
+    @property
+    def target(self) -> int:
+        """ceil(d^2/4), the size at which the first stage of elimination aims."""
+        return ceil_div(self.dimension**2, 4)
+
+    @cached_property
+    def lam(self) -> float:
+        """Return lambda = inf{beta >= 2 : beta^log(d) >= K - ceil(d^2/4)}, natural log.
+
+        It is infinite when no beta will do: d = 1 and K > 2.
+        """
+        excess = self.arms - self.target
+        if excess <= 1:
+            return 2.0
+        if self.dimension == 1:
+            return math.inf
+        return max(2.0, float(excess ** (1 / math.log(self.dimension))))
+
+    @cached_property
+    def g(self) -> tuple[int, ...]:
+        """g_0, g_1, ... to the first term that is 1 (and at least to g_1), eq. (g)."""
+        terms = [min(self.arms, self.target)]
+        while terms[-1] > 1 or len(terms) < 2:
+            terms.append(ceil_div(terms[-1], 2))
+        return tuple(terms)
+
+    @cached_property
+    def h(self) -> tuple[int, ...]:
+        """h_0, h_1, ... to the first term that is 0 (and at least to h_1), eq. (h)."""
+        terms = [max(self.arms - self.target, 0)]
+        while terms[-1] > 0 or len(terms) < 2:
+            # For lambda = inf the quotient is a positive number below any other: its ceiling is 1.
+            terms.append(max(1, math.ceil((terms[-1] + 1) / self.lam)) - 1)
+        return tuple(terms)
+
+    @cached_property
+    def M1(self) -> int:  # noqa: N802
+        """Number of phases of the first stage, eq. (param_of_init)."""
+        return self.h.index(0, 0 if self.convention == "proof" else 1)
+
+    @cached_property
+    def M(self) -> int:  # noqa: N802
+        """Number of phases, eq. (param_of_init)."""
+        if self.convention == "proof":
+            return self.M1 + self.g.index(1)
+        return self.M1 + self.g.index(1, 1) - 1
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """s_1, ..., s_{M+1}: the number of active arms in each phase, then 1, eq. (s-p)."""
+        shift = 1 if self.convention == "proof" else 0
+        return tuple(
+            self.g[0] + self.h[p - 1] if p <= self.M1 else self.g[p - self.M1 - shift]
+            for p in range(1, self.M + 2)
+        )
+
+    @property
+    def reserve(self) -> int:
+        """M_1 d + (M - M_1) ceil(d^2/4), what T' sets aside for rounding up."""
+        return self.M1 * self.dimension + (self.M - self.M1) * self.target
+
+    @property
+    def printed_budget(self) -> int:
+        """T' as printed in eq. (param_of_init)."""
+        return self.budget - self.reserve
+
+    def pulls(self, usable: int, pulled: int) -> int:
+        """Return ceil(T' / (M m)), the pulls of each of `pulled` arms when T' is `usable`."""
+        return ceil_div(usable, self.M * pulled)
+
+    def dearest(self, usable: int) -> int:
+        """Return the most pulls in all that any active sets can cause when T' is `usable`."""
+        return sum(
+            max(m * self.pulls(usable, m) for m in self.collections(size, self.dimension))
+            for size in self.sizes[:-1]
+        )
+
+    @cached_property
+    def least_budget(self) -> int:
+        """The least budget with which every planned arm is pulled at least once."""
+        least = self.reserve + 1
+        return least if self.budget_rule == "printed" else max(least, self.dearest(1))
+
+    @cached_property
+    def usable_budget(self) -> int:
+        """T' under the budget rule.
+
+        Under "strict" it is the largest value up to the printed T' whose dearest plan costs at most
+        T; the cost never falls as T' grows, so bisection finds it.
+        """
+        if self.budget_rule == "printed" or self.dearest(self.printed_budget) <= self.budget:
+            return self.printed_budget
+        within, beyond = 1, self.printed_budget
+        while beyond - within > 1:
+            middle = (within + beyond) // 2
+            if self.dearest(middle) <= self.budget:
+                within = middle
+            else:
+                beyond = middle
+        return within
+
+    @property
+    def shrinkage(self) -> tuple[float, ...]:
+        """(s_p - g_0) / (s_{p+1} - g_0) over the first stage: close to lambda (App. Example)."""
+        first = [size - self.g[0] for size in self.sizes if size > self.g[0]]
+        return tuple(a / b for a, b in pairwise(first))

@@ -1,0 +1,192 @@
+"""Monte Carlo: run a policy many times on an instance, at a cost that ignores the budget.
+
+Policies see sums of rewards, and the reward laws offer exact sums, so a run of a billion pulls
+costs what a run of a thousand does. Trials are exchangeable: what matters of them after a phase is
+how many went on with which active set. So all trials that share an active set share one plan and
+are one array operation; where a phase splits them over many active sets, the sums of each arm are
+still drawn for all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy import stats
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray, Seed
+from dpbai.instance import Instance
+from dpbai.policies import Phase, Policy
+
+_BLOCK_ENTRIES = 2**21
+
+IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
+Batch = list[tuple[Phase, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What came of the trials of one policy on one instance.
+
+    Attributes
+    ----------
+    recommended : ndarray of int, shape (K,)
+        How many trials recommended each arm.
+    best : int
+        The arm that is truly the best.
+    pulls : int
+        The largest number of pulls of any trial.
+    """
+
+    recommended: IntArray
+    best: int
+    pulls: int
+
+    @property
+    def trials(self) -> int:
+        """How many trials were run."""
+        return int(self.recommended.sum())
+
+    @property
+    def successes(self) -> int:
+        """How many trials recommended the best arm."""
+        return int(self.recommended[self.best])
+
+    @property
+    def success_rate(self) -> float:
+        """Share of trials that recommended the best arm."""
+        return self.successes / self.trials
+
+    def interval(
+        self, level: float = 0.95, *, method: IntervalMethod = "wilson"
+    ) -> tuple[float, float]:
+        """Return a confidence interval of the success probability.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Confidence, in (0, 1).
+        method : {"wilson", "wilsoncc", "exact"}
+            As in `scipy.stats.binomtest`; "exact" is Clopper and Pearson's.
+
+        Raises
+        ------
+        ValueError
+            If `level` lies outside (0, 1) or `method` is none of these.
+        """
+        if not 0 < _check.number(level, "level") < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+        _check.choice(method, "method", get_args(IntervalMethod))
+        test = stats.binomtest(self.successes, self.trials)
+        low, high = test.proportion_ci(level, method=method)
+        return float(low), float(high)
+
+
+def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0) -> Simulation:
+    """Run `policy` on `instance` many times.
+
+    Parameters
+    ----------
+    policy : Policy
+        Its features may differ from those of the instance (a policy with a wrong model), but not
+        their number.
+    instance : Instance
+        Where rewards come from.
+    trials : int
+        Number of independent runs, at least 1.
+    seed : int, SeedSequence or Generator, default 0
+        Source of randomness; the same seed gives the same result.
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    ValueError
+        If `trials` is below 1, or policy and instance differ in the number of arms.
+    """
+    trials = _check.whole(trials, "trials")
+    arms = policy.features.shape[0]
+    if arms != instance.arms:
+        raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    rng = _check.generator(seed)
+    # How many trials reached each active set, and the most pulls of any of them on the way.
+    reached = Counter({tuple(range(arms)): trials})
+    spent = {tuple(range(arms)): 0}
+    index = 0
+    while any(len(active) > 1 for active in reached):
+        index += 1
+        plans = [(policy.phase(index, active), count) for active, count in reached.items()]
+        before, reached, spent = spent, Counter(), {}
+        for batch in _batches(plans):
+            for phase, survivors, counts in _run(batch, instance, rng):
+                pulls = before[phase.active] + phase.cost
+                for active, count in zip(map(tuple, survivors.tolist()), counts, strict=True):
+                    reached[active] += int(count)
+                    spent[active] = max(spent.get(active, 0), pulls)
+    recommended = np.zeros(arms, dtype=np.int64)
+    for (arm,), count in reached.items():
+        recommended[arm] = count
+    return Simulation(recommended, instance.best, max(spent.values()))
+
+
+def _batches(plans: Batch) -> Iterator[Batch]:
+    """Split plans, and the trials of one plan, into batches of bounded size."""
+    batch: Batch = []
+    room = _BLOCK_ENTRIES
+    for phase, count in plans:
+        width = max(1, len(phase.active), len(phase.pulled))
+        while count:
+            part = min(count, max(1, room // width))
+            batch.append((phase, part))
+            count -= part
+            room -= part * width
+            if room < width:
+                yield batch
+                batch, room = [], _BLOCK_ENTRIES
+    if batch:
+        yield batch
+
+
+def _run(
+    batch: Batch, instance: Instance, rng: np.random.Generator
+) -> Iterator[tuple[Phase, IntArray, IntArray]]:
+    """Yield each plan of the batch with the distinct surviving sets and their counts."""
+    means = _empirical_means(batch, instance, rng)
+    for (phase, count), mean in zip(batch, means, strict=True):
+        noise = phase.noise.sample(rng, (count, phase.coordinates))
+        survivors = phase.survivors(phase.estimates(phase.statistic(mean) + noise))
+        if phase.keep == 1:
+            tally = np.bincount(survivors[:, 0], minlength=instance.arms)
+            arms = np.flatnonzero(tally)
+            yield phase, arms[:, None], tally[arms]
+        else:
+            yield phase, *np.unique(survivors, axis=0, return_counts=True)
+
+
+def _empirical_means(
+    batch: Batch, instance: Instance, rng: np.random.Generator
+) -> list[FloatArray]:
+    """Draw the empirical means of all plans, all sums of one arm and one count at a time."""
+    needed: Counter[tuple[int, int]] = Counter()
+    for phase, count in batch:
+        for key in zip(phase.pulled, phase.pulls, strict=True):
+            needed[key] += count
+    drawn = {
+        (arm, pulls): instance.laws[arm].sums(pulls, count, rng) / pulls
+        for (arm, pulls), count in needed.items()
+    }
+    used: Counter[tuple[int, int]] = Counter()
+    means = []
+    for phase, count in batch:
+        mean = np.empty((count, len(phase.pulled)))
+        for column, key in enumerate(zip(phase.pulled, phase.pulls, strict=True)):
+            mean[:, column] = drawn[key][used[key] : used[key] + count]
+            used[key] += count
+        means.append(mean)
+    return means
