@@ -1,0 +1,224 @@
+"""Each check finds the fault that it is there for, and nothing in a sound notebook."""
+
+import base64
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import book_checks
+import nbformat
+import notebooks
+import pytest
+from nbformat import NotebookNode, v4
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = {
+    "image": {"alt": "A line that rises from 0 to 1."},
+    "figure": {"name": "fig-line", "caption": "A line."},
+}
+
+
+def picture(size: int = 100) -> NotebookNode:
+    data = {"image/png": base64.b64encode(bytes(size)).decode(), "text/plain": "<Figure>"}
+    return v4.new_output("display_data", data)
+
+
+def printed(text: str) -> NotebookNode:
+    return v4.new_output("stream", name="stdout", text=text)
+
+
+def sound() -> NotebookNode:
+    """Return a notebook with a formula, a number, a figure and an empty cell."""
+    cells = [
+        v4.new_markdown_cell("# A chapter"),
+        v4.new_code_cell("print(1 / 4)", execution_count=1, outputs=[printed("0.25\n")]),
+        v4.new_code_cell(""),
+        v4.new_code_cell(
+            "plot()\nprint(0.5)",
+            execution_count=2,
+            outputs=[picture(), printed("0.5\n")],
+            metadata={"mystnb": OPTIONS},
+        ),
+    ]
+    return notebooks.normalise(v4.new_notebook(cells=cells))
+
+
+def outputs_cleared(notebook: NotebookNode) -> None:
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.execution_count, cell.outputs = None, []
+
+
+def run_twice(notebook: NotebookNode) -> None:
+    notebook.cells[3].execution_count = 7
+
+
+def raised(notebook: NotebookNode) -> None:
+    error = v4.new_output("error", ename="ValueError", evalue="", traceback=[])
+    notebook.cells[1].outputs = [error]
+
+
+def no_alt(notebook: NotebookNode) -> None:
+    del notebook.cells[3].metadata.mystnb["image"]
+
+
+def blank_alt(notebook: NotebookNode) -> None:
+    notebook.cells[3].metadata.mystnb.image.alt = " "
+
+
+def no_caption(notebook: NotebookNode) -> None:
+    del notebook.cells[3].metadata.mystnb.figure["caption"]
+
+
+def two_images(notebook: NotebookNode) -> None:
+    notebook.cells[3].outputs.append(picture())
+
+
+def image_alone(notebook: NotebookNode) -> None:
+    notebook.cells[3].source = "plot()"
+    notebook.cells[3].outputs = [picture()]
+
+
+def large_image(notebook: NotebookNode) -> None:
+    notebook.cells[3].outputs[0] = picture(book_checks.LARGEST_FIGURE + 1)
+
+
+def large_frame(notebook: NotebookNode) -> None:
+    frame = base64.b64encode(bytes(book_checks.LARGEST_FIGURE + 10)).decode()
+    notebook.metadata["widgets"] = {"value": f"<img src='data:image/png;base64,{frame}'>"}
+
+
+def long_cell(notebook: NotebookNode) -> None:
+    notebook.cells[1].source = "\n".join(f"x = {i}" for i in range(16))
+
+
+def says(text: str) -> Callable[[NotebookNode], None]:
+    def edit(notebook: NotebookNode) -> None:
+        notebook.cells[1].outputs = [printed(text)]
+
+    edit.__name__ = text
+    return edit
+
+
+def timed(notebook: NotebookNode) -> None:
+    notebook.cells[1].metadata["execution"] = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
+
+
+BROKEN = [
+    (outputs_cleared, book_checks.not_run),
+    (run_twice, book_checks.not_run),
+    (raised, book_checks.failed),
+    (no_alt, book_checks.undescribed_images),
+    (blank_alt, book_checks.undescribed_images),
+    (no_caption, book_checks.undescribed_images),
+    (two_images, book_checks.undescribed_images),
+    (image_alone, book_checks.unchecked_images),
+    (large_image, book_checks.large_images),
+    (large_frame, book_checks.large_images),
+    (long_cell, book_checks.long_cells),
+    (says("saved to /home/someone/x.png"), book_checks.machine_specific),
+    (says("<function f at 0x7f12ab34cd50>"), book_checks.machine_specific),
+    (says("took 3.2 seconds"), book_checks.machine_specific),
+    (says("100% 9/9 [00:01<00:00, 8.1it/s]"), book_checks.machine_specific),
+    (timed, book_checks.not_normal),
+]
+
+
+@pytest.mark.parametrize("check", book_checks.CHECKS, ids=lambda check: check.__name__)
+def test_sound_notebook_has_no_finding(check: book_checks.Check) -> None:
+    assert check(sound()) == []
+
+
+@pytest.mark.parametrize(("fault", "check"), BROKEN, ids=lambda item: item.__name__)
+def test_check_finds_the_fault(
+    fault: Callable[[NotebookNode], None], check: book_checks.Check
+) -> None:
+    notebook = sound()
+    fault(notebook)
+    assert check(notebook)
+
+
+def test_each_check_is_shown_to_fail() -> None:
+    assert {check for _, check in BROKEN} == set(book_checks.CHECKS)
+
+
+def test_assert_may_stand_for_print() -> None:
+    notebook = sound()
+    image_alone(notebook)
+    notebook.cells[3].source = "%matplotlib inline\nplot()\nassert 1 < 2"
+    assert book_checks.unchecked_images(notebook) == []
+
+
+def test_long_cell_may_be_hidden() -> None:
+    notebook = sound()
+    long_cell(notebook)
+    notebook.cells[1].metadata["tags"] = ["hide-input"]
+    assert book_checks.long_cells(notebook) == []
+
+
+def test_ordinary_text_is_not_machine_specific() -> None:
+    notebook = sound()
+    says("T/eps and 0.25 of 1/2; see dpbai/maxdet.py; 0x1F; 10 arms; 400 items")(notebook)
+    assert book_checks.machine_specific(notebook) == []
+
+
+def test_table_of_contents_names_what_is_missing_and_what_is_left_out(tmp_path: Path) -> None:
+    toc = tmp_path / "_toc.yml"
+    toc.write_text("format: jb-book\nroot: book/index\nparts:\n- chapters:\n  - file: book/gone\n")
+    (tmp_path / "book").mkdir()
+    for name in ("index", "stray"):
+        (tmp_path / "book" / f"{name}.ipynb").touch()
+    assert book_checks.toc_mismatches(toc, tmp_path / "book") == [
+        "book/gone: in _toc.yml, but no such file",
+        "book/stray: not in _toc.yml",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '      "resolved": "somewhere",',
+        "--index-url https://example.org/simple",
+        "numpy @ https://example.org/numpy.whl",
+        "https://example.org/numpy-2.0.tar.gz",
+    ],
+)
+def test_download_address_is_found(line: str) -> None:
+    assert book_checks.download_addresses(f"numpy==2.0\n{line}\n") == [line]
+
+
+def test_running_twice_changes_no_byte(tmp_path: Path) -> None:
+    path = tmp_path / "chapter.ipynb"
+    source = "import ipywidgets\nprint(1)\nipywidgets.VBox([ipywidgets.IntSlider(max=3)])"
+    path.write_text(nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell(source)])))
+    assert notebooks.run(path) == ""
+    first = path.read_bytes()
+    assert b"widget-view" in first
+    assert notebooks.run(path) == ""
+    assert path.read_bytes() == first
+    assert [f for check in book_checks.CHECKS for f in check(nbformat.read(path, 4))] == []
+
+
+def test_failing_notebook_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "chapter.ipynb"
+    path.write_text(nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell("1 / 0")])))
+    before = path.read_bytes()
+    assert notebooks.run(path).startswith("chapter.ipynb: ")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("stored", "code"), [("1\n", 0), ("2\n", 1)])
+def test_nbval_compares_stored_outputs(tmp_path: Path, stored: str, code: int) -> None:
+    cell = v4.new_code_cell("print(1)", execution_count=1, outputs=[printed(stored)])
+    notebook = notebooks.normalise(v4.new_notebook(cells=[cell]))
+    (tmp_path / "chapter.ipynb").write_text(nbformat.writes(notebook))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
+        + ["-p", "no:cacheprovider", "--nbval", "--nbval-sanitize-with", ROOT / "book/sanitize.cfg"]
+        + ["chapter.ipynb"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stdout

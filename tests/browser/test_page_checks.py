@@ -1,0 +1,138 @@
+"""The checks find nothing in a sound page, and each finds the fault that it is there for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import page_checks
+import pytest
+import sample_book
+from playwright.sync_api import BrowserContext
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample_book.build(tmp_path_factory.mktemp("sample"))
+
+
+@pytest.fixture(scope="module")
+def visit(context: BrowserContext, html: Path) -> Iterator[page_checks.Visit]:
+    visit = page_checks.Visit(context, html)
+    page_checks.widgets_ready(visit.page)
+    yield visit
+    visit.page.close()
+
+
+def test_sample_is_sound(visit: page_checks.Visit, html: Path) -> None:
+    assert visit.leaving() == []
+    assert visit.errors == []
+    for check in page_checks.PAGE_CHECKS:
+        assert check(visit.page) == []
+    assert page_checks.broken_links(html) == []
+
+
+def test_sample_has_what_is_checked(visit: page_checks.Visit) -> None:
+    for selector, count in [
+        ("mjx-container", 5),
+        ("img[alt='A line that rises from 0 to 1.']", 1),
+        ("[role=slider]", 1),
+        ("[role=slider] >> xpath=ancestor::*[contains(@class, 'hbox')] >> mjx-container", 1),
+        ("select", 1),
+        ("figcaption .caption-number", 1),
+        ("details", 1),
+    ]:
+        assert visit.page.locator(f"article {selector}").count() >= count, selector
+
+
+def test_explorers_answer_to_the_keyboard(visit: page_checks.Visit) -> None:
+    assert page_checks.dead_controls(visit.page) == []
+
+
+def test_unlinked_control_is_found(context: BrowserContext, html: Path) -> None:
+    text = html.read_text(encoding="utf-8")
+    assert "LinkModel" in text
+    unlinked = html.with_name("unlinked.html")
+    unlinked.write_text(text.replace('"selected_index"]', '"no_such_trait"]'), encoding="utf-8")
+    visit = page_checks.Visit(context, unlinked)
+    page_checks.widgets_ready(visit.page)
+    assert len(page_checks.dead_controls(visit.page)) == 2
+    visit.page.close()
+
+
+BROKEN = [
+    (page_checks.untypeset_formulas, "<h1>A</h1><span class='math'>x</span>"),
+    (
+        page_checks.untypeset_formulas,
+        "<h1>A</h1><span class='math'><mjx-container><mjx-merror>x</mjx-merror>"
+        "</mjx-container></span>",
+    ),
+    (page_checks.overflow, "<h1>A</h1><div style='width: 900px'>x</div>"),
+    (page_checks.heading_order, "<h1>A</h1><h3>B</h3>"),
+    (page_checks.heading_order, "<h1>A</h1><h1>B</h1>"),
+    (page_checks.heading_order, "<h2>A</h2>"),
+    (page_checks.undescribed_images, "<h1>A</h1><img src='a.png' alt=''>"),
+    (page_checks.axe_violations, "<h1>A</h1><p style='color: #eee'>pale</p>"),
+    (page_checks.axe_violations, "<h1>A</h1><a href='b.html'></a>"),
+]
+
+
+@pytest.mark.parametrize(("check", "body"), BROKEN)
+def test_check_finds_the_fault(
+    context: BrowserContext, check: page_checks.PageCheck, body: str
+) -> None:
+    page = context.new_page()
+    page.set_content(f"<html lang='en'><title>A</title><article>{body}</article></html>")
+    assert check(page)
+    page.close()
+
+
+def test_each_check_is_shown_to_fail() -> None:
+    assert {check for check, _ in BROKEN} == set(page_checks.PAGE_CHECKS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<link rel='stylesheet' href='https://example.org/a.css'>",
+        "<script src='https://example.org/a.js'></script>",
+        "<img src='https://example.org/a.png'>",
+        "<script>fetch('https://example.org/')</script>",
+    ],
+)
+def test_request_that_would_leave_is_found(
+    context: BrowserContext, tmp_path: Path, body: str
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(body)
+    visit = page_checks.Visit(context, path)
+    assert len(visit.leaving()) == 1
+    visit.page.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<script>throw new Error('x')</script>",
+        "<script>console.error('x')</script>",
+        "<script src='missing.js'></script>",
+    ],
+)
+def test_error_is_found(context: BrowserContext, tmp_path: Path, body: str) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(body)
+    visit = page_checks.Visit(context, path)
+    assert visit.errors
+    visit.page.close()
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text("<p id='here'></p>")
+    path = tmp_path / "a.html"
+    path.write_text(
+        "<a href='b.html#here'></a><a href='b.html#gone'></a><a href='c.html'></a>"
+        "<a href='#gone'></a><a href='https://example.org/'></a>"
+    )
+    assert page_checks.broken_links(path) == [
+        "link to a missing place: b.html#gone",
+        "broken link: c.html",
+        "link to a missing place: #gone",
+    ]

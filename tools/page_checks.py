@@ -1,0 +1,230 @@
+"""What every page of the built book must fulfil in a browser that has no network.
+
+Each check takes an open page and returns what is wrong with it, one line per finding. Checks look
+at our content, the `article`; the frame around it is the theme's.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
+
+PHONE = {"width": 375, "height": 740}
+DESKTOP = {"width": 1280, "height": 900}
+LOCAL = re.compile(r"(file|data|blob|about):")
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the operating system's Chromium."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        raise RuntimeError("the browser checks need Chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def offline(browser: Browser) -> Iterator[BrowserContext]:
+    """Open a context in which no request leaves the machine."""
+    context = browser.new_context(viewport=DESKTOP, offline=True)
+    yield context
+    context.close()
+
+
+class Visit:
+    """A page opened from the file system, and what it asked for and complained of."""
+
+    def __init__(self, context: BrowserContext, path: Path, fragment: str = "") -> None:
+        self.page = context.new_page()
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on(
+            "console",
+            lambda message: self.errors.append(message.text) if message.type == "error" else None,
+        )
+        self.page.on(
+            "requestfailed",
+            lambda request: self.errors.append(f"failed to load {request.url}"),
+        )
+        self.page.goto(path.resolve().as_uri() + fragment, wait_until="load")
+        self.page.evaluate("() => window.MathJax?.startup?.promise")
+        self.page.wait_for_timeout(300)  # for what scripts ask for after the page has loaded
+
+    def leaving(self) -> list[str]:
+        """Return the requests that would leave the machine."""
+        return [url for url in self.requests if not LOCAL.match(url)]
+
+
+def untypeset_formulas(page: Page) -> list[str]:
+    """Every formula is typeset, without an error inside."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article .math")]
+          .filter(math => !math.querySelector("mjx-container")
+                          || math.querySelector("mjx-merror, [data-mjx-error]"))
+          .map(math => "formula not typeset: " + math.textContent.slice(0, 60))"""
+    )
+
+
+def overflow(page: Page) -> list[str]:
+    """At the width of a phone, the page does not scroll sideways."""
+    page.set_viewport_size(PHONE)
+    findings = page.evaluate(
+        """() => {
+          const root = document.scrollingElement;
+          if (root.scrollWidth <= root.clientWidth) return [];
+          const wide = [...document.querySelectorAll("article *")]
+            .filter(e => e.getBoundingClientRect().right > root.clientWidth + 1);
+          const names = wide.slice(0, 3).map(e => e.outerHTML.slice(0, 80));
+          return [`${root.scrollWidth} pixels wide: ${names.join(" ; ")}`];
+        }"""
+    )
+    page.set_viewport_size(DESKTOP)
+    return findings
+
+
+def heading_order(page: Page) -> list[str]:
+    """One heading of the first level comes first, and no level is skipped below it."""
+    levels = page.evaluate(
+        """() => [...document.querySelectorAll("article :is(h1, h2, h3, h4, h5, h6)")]
+          .filter(heading => heading.checkVisibility())
+          .map(heading => Number(heading.tagName[1]))"""
+    )
+    findings = [] if levels[:1] == [1] and levels.count(1) == 1 else [f"headings: {levels}"]
+    for above, below in pairwise(levels):
+        if below > above + 1:
+            findings.append(f"a heading of level {below} follows one of level {above}")
+    return findings
+
+
+def undescribed_images(page: Page) -> list[str]:
+    """Every image has alternative text."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article img")]
+          .filter(image => !image.alt.trim())
+          .map(image => "no alternative text: " + image.src.slice(-60))"""
+    )
+
+
+def axe_violations(page: Page) -> list[str]:
+    """Axe finds nothing serious or critical in our content."""
+    # MathJax makes its own markup, and checks of contrast inside it say nothing of ours.
+    context = {"include": [["article"]], "exclude": [["mjx-container"]]}
+    findings = []
+    for viewport in (PHONE, DESKTOP):
+        page.set_viewport_size(viewport)
+        page.wait_for_timeout(100)
+        findings += [
+            f"axe, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
+            for found in Axe().run(page, context=context).response["violations"]
+            if found["impact"] in ("serious", "critical")
+        ]
+    return findings
+
+
+PageCheck = Callable[[Page], list[str]]
+PAGE_CHECKS: list[PageCheck] = [
+    untypeset_formulas,
+    overflow,
+    heading_order,
+    undescribed_images,
+    axe_violations,
+]
+
+
+class Anchors(HTMLParser):
+    """The links and the identifiers of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.names: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take note of one element."""
+        values = dict(attrs)
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"] or "")
+        self.names |= {value for key in ("id", "name") if (value := values.get(key))}
+
+
+def broken_links(path: Path) -> list[str]:
+    """Every link to another page of the book leads to a page and a place that exist."""
+    findings = []
+    for link in Anchors(path.read_text(encoding="utf-8")).links:
+        address, fragment = urldefrag(link)
+        if re.match(r"[a-z]+:|//", address):
+            continue
+        target = path.parent / unquote(address) if address else path
+        if not target.is_file():
+            findings.append(f"broken link: {link}")
+        elif fragment and target.suffix == ".html":
+            names = Anchors(target.read_text(encoding="utf-8")).names
+            if unquote(fragment) not in names:
+                findings.append(f"link to a missing place: {link}")
+    return findings
+
+
+def picture(explorer: Locator) -> str:
+    """Return what an explorer shows: its visible images and drawings."""
+    return explorer.evaluate(
+        """root => [...root.querySelectorAll("img, svg")]
+          .filter(image => image.checkVisibility({visibilityProperty: true})
+                           && image.getBoundingClientRect().width > 0)
+          .map(image => image.currentSrc || image.outerHTML).join("|")"""
+    )
+
+
+def dead_controls(page: Page) -> list[str]:
+    """Every slider and dropdown of an explorer changes the picture, by keyboard."""
+    findings = []
+    outermost = page.locator("article .jupyter-widgets:not(.jupyter-widgets .jupyter-widgets)")
+    for number, explorer in enumerate(outermost.all()):
+        explorer.scroll_into_view_if_needed()
+        controls = explorer.locator("[role=slider], select").all()
+        if controls and not picture(explorer):
+            findings.append(f"explorer {number}: no picture")
+        for control in controls:
+            before = picture(explorer)
+            control.focus()
+            # At one end of its range a control answers to one of the two directions only.
+            for key in ("ArrowUp", "ArrowDown"):
+                page.keyboard.press(key)
+                page.wait_for_timeout(150)
+                if picture(explorer) != before:
+                    break
+            else:
+                name = control.get_attribute("aria-label") or control.evaluate("e => e.tagName")
+                findings.append(f"explorer {number}: {name} does not change the picture")
+    return findings
+
+
+def widgets_ready(page: Page) -> None:
+    """Wait until each widget of the page has been drawn."""
+    views = "script[type='application/vnd.jupyter.widget-view+json']"
+    page.wait_for_function(
+        f"""() => [...document.querySelectorAll("article {views}")]
+          .every(view => view.parentElement.querySelector(".jupyter-widgets"))""",
+        timeout=10_000,
+    )
