@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
-from dpbai.rewards import RewardLaw, Uniform
+from dpbai.rewards import Bernoulli, RewardLaw, Uniform
 
 _ROUNDING = 1e-9
+_TIE = 1e-12  # computed means that are equal on paper differ by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +72,8 @@ class Instance:
         if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
             raise ValueError("rewards must have the means features @ theta; leave theta out if not")
         best = int(np.argmax(means))
-        if np.count_nonzero(means == means[best]) > 1:
-            tied = np.flatnonzero(means == means[best]).tolist()
+        tied = np.flatnonzero(means >= means[best] - _TIE * abs(means[best])).tolist()
+        if len(tied) > 1:
             raise ValueError(f"the best arm must be unique, but arms {tied} share the largest mean")
         gaps = means[best] - means
         for array in (means, gaps):
@@ -134,12 +135,9 @@ class Instance:
 
 
 def _theta(value: ArrayLike, dimension: int) -> FloatArray:
-    theta = np.array(value, dtype=np.float64)
+    theta = _check.vector(value, "theta")
     if theta.shape != (dimension,):
         raise ValueError(f"theta must have shape ({dimension},), got {theta.shape}")
-    if not np.isfinite(theta).all():
-        raise ValueError("theta must be finite")
-    theta.setflags(write=False)
     return theta
 
 
@@ -161,7 +159,7 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     if omega is None:
         values = _check.generator(seed).uniform(0, 0.8, 27)
     else:
-        values = np.asarray(omega, dtype=np.float64)
+        values = _check.vector(omega, "omega")
         if values.shape != (27,):
             raise ValueError(f"omega must have shape (27,), got {values.shape}")
         if not ((values >= 0) & (values <= 0.8)).all():
@@ -200,3 +198,53 @@ def two_armed(
     best = 0.5 + gap if means == "printed" else 0.5
     theta = np.array([best / x, (best - gap) / y])
     return Instance(np.diag([x, y]), theta, bounded=means == "in-range")
+
+
+def hard_gammas(arms: int, gamma1: float) -> FloatArray:
+    """Return gamma_1, ..., gamma_K of the hard instances, gamma_i = gamma_1 K^(i - 1).
+
+    Raises
+    ------
+    ValueError
+        As for `hard_instances`, but any positive `gamma1` in its range will do.
+    """
+    arms = _check.whole(arms, "arms", least=4)
+    limit = float(arms) ** -(arms + 2)
+    if not 0 < _check.number(gamma1, "gamma1") < limit:
+        raise ValueError(f"gamma1 must lie strictly between 0 and K^-(K+2) = {limit}, got {gamma1}")
+    return np.asarray(gamma1 * float(arms) ** np.arange(arms))
+
+
+def hard_instances(arms: int, gamma1: float) -> list[Instance]:
+    """Return the instances v^(0), ..., v^(K) of the lower bound, eq. (def_of_instance).
+
+    Features are orthogonal (K = d > 3), rewards Bernoulli. In v^(0) arm i has mean 1/2 - gamma_i,
+    gamma_i = gamma_1 K^(i - 1), so that arm 0 is the best. In v^(i), i >= 1, the paper's arm i, arm
+    i - 1 here, has mean 1/2 + gamma_i instead, and is the best.
+
+    Parameters
+    ----------
+    arms : int
+        K, at least 4.
+    gamma1 : float
+        In (0, K^-(K+2)).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or double precision cannot tell 1/2 - gamma1 from 1/2 to
+        within a thousandth of gamma1: beyond 11 arms it never can.
+    """
+    gammas = hard_gammas(arms, gamma1)
+    if gamma1 < 2.0**-40:
+        raise ValueError(
+            f"gamma1 must be at least 2^-40 for means 1/2 - gamma1 in double precision, "
+            f"got {gamma1}"
+        )
+    instances = []
+    for best in range(arms + 1):
+        means = 0.5 - gammas
+        if best:
+            means[best - 1] = 0.5 + gammas[best - 1]
+        instances.append(Instance(np.eye(arms), means, rewards=Bernoulli))
+    return instances

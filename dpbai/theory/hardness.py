@@ -1,0 +1,89 @@
+"""How hard an instance is: H = H_BAI + H_pri, eqs. (hardness-term-overall), (hardness-term)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.instance import Instance
+
+
+@dataclass(frozen=True, eq=False)
+class Hardness:
+    """The hardness of an instance at a privacy parameter.
+
+    Attributes
+    ----------
+    bai : float
+        H_BAI = max i / Delta_(i)^2 over 2 <= i <= min(d^2, K).
+    pri : float
+        H_pri = max i / (epsilon Delta_(i)) over the same i; 0 when epsilon is infinite.
+    gaps : ndarray of shape (K,)
+        Delta_(1) = 0 <= Delta_(2) <= ... <= Delta_(K).
+    bai_index, pri_index : int
+        The i, counted from 1 as in the paper, that attains each maximum (the least one).
+    epsilon : float
+        The privacy parameter.
+    """
+
+    bai: float
+    pri: float
+    gaps: FloatArray
+    bai_index: int
+    pri_index: int
+    epsilon: float
+
+    @property
+    def total(self) -> float:
+        """H = H_BAI + H_pri."""
+        return self.bai + self.pri
+
+    def gap(self, index: int) -> float:
+        """Return Delta_(index), counted from 1 as in the paper."""
+        return float(self.gaps[index - 1])
+
+
+def hardness(instance: Instance, *, epsilon: float) -> Hardness:
+    """Return the hardness of `instance` at `epsilon`.
+
+    Parameters
+    ----------
+    instance : Instance
+        With features of dimension d >= 2.
+    epsilon : float
+        Privacy parameter, positive; infinity leaves H_BAI alone.
+
+    Returns
+    -------
+    Hardness
+
+    Raises
+    ------
+    ValueError
+        If `epsilon` is out of range, or d = 1: the maxima then run over 2 <= i <= 1, over nothing,
+        and the paper gives no hardness. (The best arm of a line of arms is known as soon as the
+        sign of theta is.)
+    """
+    epsilon = _check.epsilon(epsilon)
+    if instance.dimension == 1:
+        raise ValueError(
+            "instance must have features of dimension 2 or more: "
+            "the hardness is a maximum over 2 <= i <= min(d^2, K), over nothing when d is 1"
+        )
+    gaps = np.sort(instance.gaps)
+    gaps.setflags(write=False)
+    indices = np.arange(2, min(instance.dimension**2, instance.arms) + 1)
+    eligible = gaps[1 : indices[-1]]
+    bai, pri = indices / eligible**2, indices / eligible
+    return Hardness(
+        bai=float(bai.max()),
+        pri=0.0 if math.isinf(epsilon) else float(pri.max()) / epsilon,
+        gaps=gaps,
+        bai_index=int(indices[bai.argmax()]),
+        pri_index=int(indices[pri.argmax()]),
+        epsilon=epsilon,
+    )

@@ -1,0 +1,122 @@
+"""The tail bounds that the paper collects in its appendix of useful facts.
+
+Hoeffding's inequality serves the rewards, sub-exponential tails serve sums of Laplace noise with
+the coordinates of a Max-Det collection as weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+
+
+def hoeffding(deviation: float, ranges: ArrayLike) -> float:
+    """Bound P(S - E S >= deviation) for a sum S of independent bounded variables.
+
+    Parameters
+    ----------
+    deviation : float
+        Positive.
+    ranges : array_like
+        b_i - a_i, how far apart the bounds of each variable are; finite, at least 0.
+
+    Returns
+    -------
+    float
+        exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (Hoeffding-1).
+
+    Raises
+    ------
+    ValueError
+        If `deviation` is not positive, or `ranges` are not finite and non-negative.
+    """
+    if not _check.number(deviation, "deviation") > 0:
+        raise ValueError(f"deviation must be positive, got {deviation}")
+    widths = np.asarray(ranges, dtype=np.float64)
+    if not (np.isfinite(widths) & (widths >= 0)).all():
+        raise ValueError("ranges must be finite and at least 0")
+    spread = float((widths**2).sum())
+    return math.exp(-2 * deviation**2 / spread) if spread else 0.0
+
+
+def hoeffding_two_sided(deviation: float, ranges: ArrayLike) -> float:
+    """Bound P(abs(S - E S) >= deviation): twice `hoeffding`, eq. (Hoeffding-2)."""
+    return 2 * hoeffding(deviation, ranges)
+
+
+@dataclass(frozen=True)
+class SubExponential:
+    """A variable X with E exp(t X) <= exp(t^2 tau^2 / 2) for abs(t) < 1/b.
+
+    Parameters
+    ----------
+    tau : float
+        Positive and finite.
+    b : float
+        Positive and finite.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+
+    tau: float
+    b: float
+
+    def __post_init__(self) -> None:
+        for name in ("tau", "b"):
+            value = _check.number(getattr(self, name), name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+
+    @classmethod
+    def laplace(cls, scale: float) -> SubExponential:
+        """Return the parameters of Lap(scale) that the proofs use, tau = b = 2 scale."""
+        return cls(2 * scale, 2 * scale)
+
+    @classmethod
+    def combination(
+        cls, coefficients: Sequence[float], parts: Sequence[SubExponential]
+    ) -> SubExponential:
+        """Return sum_i a_i X_i of independent parts, Lemma (sub-exponential-combination).
+
+        tau^2 = sum a_i^2 tau_i^2 and b = max abs(a_i) b_i; not all coefficients may be 0.
+        """
+        pairs = list(zip(coefficients, parts, strict=True))
+        return cls(
+            math.sqrt(sum((a * part.tau) ** 2 for a, part in pairs)),
+            max(abs(a) * part.b for a, part in pairs),
+        )
+
+    @property
+    def linear_from(self) -> float:
+        """tau^2 / b, from where on the exponent of the tail bound is linear."""
+        return self.tau**2 / self.b
+
+    def tail(self, deviation: float) -> float:
+        """Bound P(X >= deviation) for deviation >= 0, Lemma (sub-exponential-concentration).
+
+        exp(-x^2 / (2 tau^2)) up to `linear_from`, exp(-x / (2 b)) beyond.
+        """
+        if not _check.number(deviation, "deviation") >= 0:
+            raise ValueError(f"deviation must be at least 0, got {deviation}")
+        if deviation <= self.linear_from:
+            return math.exp(-(deviation**2) / (2 * self.tau**2))
+        return math.exp(-deviation / (2 * self.b))
+
+
+def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
+    """Return the parameters of sum_i a_i Z_i, with independent Z_i of law Lap(scale).
+
+    With n pulls of each arm of a Max-Det collection the scale is 1/(epsilon n), and `coefficients`
+    are the coordinates of an arm.
+    """
+    parts = [SubExponential.laplace(scale)] * len(coefficients)
+    return SubExponential.combination(coefficients, parts)

@@ -1,0 +1,291 @@
+"""The upper bound on the error of DP-BAI, with every constant of its proof (Theorem 4.2).
+
+The theorem is exp(-T'/(65 M H)) "for all sufficiently large T". Its proof gives a finite form,
+(12 M + 4 M_1 lambda) exp(-T'/(64 M H)), which `explicit_upper_bound` evaluates together with the
+least T' from which each step holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbai._check import FloatArray
+from dpbai.instance import Instance
+from dpbai.maxdet import rank
+from dpbai.policies import DPBAI, Baseline, DPBAIGauss, Phase, Policy
+from dpbai.schedule import Schedule, ceil_div, pulls_max_det
+from dpbai.theory.hardness import Hardness, hardness
+from dpbai.theory.lemmas import (
+    FINITE_CONSTANT,
+    Elimination,
+    eliminations,
+    suboptimal_arm,
+    suboptimal_arm_gauss,
+)
+
+THEOREM_CONSTANT = 65
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the proof, and the least T' from which it holds (infinity: from none)."""
+
+    name: str
+    valid_from: float
+
+
+@dataclass(frozen=True)
+class ExplicitBound:
+    """The upper bound in its finite form.
+
+    Attributes
+    ----------
+    value : float
+        The bound at the policy's T'. It can exceed 1.
+    prefactor : float
+        12 M + 4 M_1 lambda; for DP-BAI-Gauss 2 M_1 lambda + 6 (M - M_1).
+    repaired : float
+        The sum over phases of factor * `suboptimal_arm`: what the same proof gives before its last
+        rounding, with its gaps closed. It holds for every T', under either convention.
+    usable_budget : int
+        T'.
+    eliminations : tuple of Elimination
+        How each phase can drop the best arm.
+    steps : tuple of Step
+        The steps that ask something of T'.
+    theorem : Step or None
+        The last step of Theorem 4.2, from 64 with the prefactor to 65 without. None for
+        DP-BAI-Gauss, whose proposition leaves its constant open.
+    """
+
+    value: float
+    prefactor: float
+    repaired: float
+    usable_budget: int
+    eliminations: tuple[Elimination, ...]
+    steps: tuple[Step, ...]
+    theorem: Step | None
+
+    @property
+    def binding(self) -> Step:
+        """The step that holds last."""
+        return max(self.steps, key=lambda step: step.valid_from)
+
+    @property
+    def valid_from(self) -> float:
+        """The least T' from which every step holds; infinity if one never does."""
+        return self.binding.valid_from
+
+
+def upper_bound(policy: DPBAI, instance: Instance) -> float:
+    """Return the bound of Theorem 4.2 on the error of DP-BAI, exp(-T' / (65 M H)).
+
+    It is proved "for all sufficiently large T" only: see `explicit_upper_bound`.
+
+    Parameters
+    ----------
+    policy : DPBAI
+        Not one of its relatives.
+    instance : Instance
+        With the policy's features, linear means and rewards in [0, 1].
+
+    Raises
+    ------
+    TypeError
+        If `policy` is not DP-BAI itself.
+    ValueError
+        If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
+    """
+    if isinstance(policy, DPBAIGauss):
+        raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
+    hard = _checked_hardness(policy, instance)
+    schedule = policy.schedule
+    return math.exp(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
+
+
+def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
+    """Return the finite form of Theorem 4.2, and from which T' each step of its proof holds.
+
+    Parameters
+    ----------
+    policy : DPBAI
+        DP-BAI, or DP-BAI-Gauss for the finite form of its proposition (see `gauss_upper_bound`).
+    instance : Instance
+        With the policy's features, linear means and rewards in [0, 1].
+
+    Returns
+    -------
+    ExplicitBound
+
+    Raises
+    ------
+    TypeError
+        If `policy` is neither.
+    ValueError
+        If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
+
+    Notes
+    -----
+    For the active sets of later phases, which the budget and the rewards decide, steps are taken at
+    their worst: any rank, and coordinates of -1 and 1.
+    """
+    hard = _checked_hardness(policy, instance)
+    schedule = policy.schedule
+    phases = eliminations(schedule, rank=rank(policy.features))
+    first = policy.phase(1, range(instance.arms))
+    sigma = policy.sigma if isinstance(policy, DPBAIGauss) else None
+    prefactor = 2 * schedule.M1 * schedule.lam + 6 * (schedule.M - schedule.M1)
+    if sigma is None:
+        prefactor = 2 * (prefactor + 6 * schedule.M1)
+    budget = schedule.usable_budget
+    steps = [_exponent(phase) for phase in phases]
+    steps.append(_prefactor(phases, prefactor if sigma is not None else prefactor / 2))
+    for phase in phases:
+        ranks = _ranks(first, phase, rank(policy.features))
+        steps.append(_rounding(schedule, phase, ranks))
+        if sigma is None:
+            steps.append(_noise(schedule, phase, ranks, hard, instance, first))
+    return ExplicitBound(
+        value=prefactor * _decay(schedule, hard, sigma),
+        prefactor=prefactor,
+        repaired=sum(
+            phase.factor * _arm(hard, phase, ceil_div(budget, schedule.M * phase.divisor), sigma)
+            for phase in phases
+        ),
+        usable_budget=budget,
+        eliminations=phases,
+        steps=tuple(steps),
+        theorem=None if sigma is not None else _theorem(schedule, hard, prefactor),
+    )
+
+
+def gauss_upper_bound(policy: DPBAIGauss, instance: Instance) -> float:
+    """Return the bound of the proposition on the error of DP-BAI-Gauss, with its constants.
+
+    (2 M_1 lambda + 6 (M - M_1)) (exp(-T'/(64 M H_BAI)) + exp(-(T'/(64 M H_pri sqrt L))^2)),
+    L = log(1.25/delta), the last lines of the proof before its Omega. Under the analytic
+    calibration L is (epsilon sigma)^2 / 2, which is log(1.25/delta) under the classic one.
+
+    Raises
+    ------
+    TypeError
+        If `policy` is not DP-BAI-Gauss.
+    ValueError
+        As for `explicit_upper_bound`.
+    """
+    if not isinstance(policy, DPBAIGauss):
+        raise TypeError(f"policy must be DPBAIGauss, got {type(policy).__name__}")
+    return explicit_upper_bound(policy, instance).value
+
+
+def _checked_hardness(policy: Policy, instance: Instance) -> Hardness:
+    if not isinstance(policy, DPBAI) or isinstance(policy, Baseline):
+        raise TypeError(
+            f"policy must be DPBAI or DPBAIGauss, which the paper's bounds are about, "
+            f"got {type(policy).__name__}"
+        )
+    if not np.array_equal(policy.features, instance.features):
+        raise ValueError("policy and instance must have the same features")
+    if instance.theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
+    if instance.reward_bound > 1:
+        raise ValueError(
+            f"instance must have rewards in [0, 1] for these bounds, "
+            f"but they reach {instance.reward_bound:.6g}"
+        )
+    return hardness(instance, epsilon=policy.epsilon)
+
+
+def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
+    """Return what multiplies the prefactor of the finite form."""
+    scaled = schedule.usable_budget / (FINITE_CONSTANT * schedule.M)
+    if sigma is None:
+        return math.exp(-scaled / hard.total)
+    # H_pri sqrt(L), with L = (epsilon sigma)^2 / 2, is H_pri epsilon times sigma / sqrt(2).
+    spread = hard.pri_index / hard.gap(hard.pri_index) * sigma / math.sqrt(2)
+    ratio = scaled / spread if spread else math.inf
+    return math.exp(-scaled / hard.bai) + math.exp(-ratio * ratio)
+
+
+def _arm(hard: Hardness, phase: Elimination, count: int, sigma: float | None) -> float:
+    gap = hard.gap(phase.index)
+    if sigma is None:
+        return suboptimal_arm(gap, epsilon=hard.epsilon, count=count)
+    return suboptimal_arm_gauss(gap, sigma=sigma, count=count)
+
+
+def _ranks(first: Phase, phase: Elimination, rank: int) -> Iterable[int]:
+    """Return the ranks that the active arms of a phase may have."""
+    return (rank,) if phase.phase == first.index else range(1, min(rank, phase.size) + 1)
+
+
+def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
+    """Return the least T' with ceil(T' / (M pulled)) >= pulls, up to rounding in `pulls`."""
+    return schedule.M * pulled * max(0, math.ceil(pulls * (1 - _ROUNDING)) - 1) + 1
+
+
+def _exponent(phase: Elimination) -> Step:
+    """16 min(d_Q^2, s_p) <= 64 i, so that the phase decays as exp(-T'/(64 M H))."""
+    holds = phase.constant <= FINITE_CONSTANT
+    return Step(f"exponent of phase {phase.phase}, {phase.reason}", 1 if holds else math.inf)
+
+
+def _prefactor(phases: Iterable[Elimination], allowed: float) -> Step:
+    """Check that the phases' factors add up to no more than the paper's prefactor."""
+    holds = sum(2 * phase.factor for phase in phases) <= allowed
+    return Step("prefactor", 1 if holds else math.inf)
+
+
+def _rounding(schedule: Schedule, phase: Elimination, ranks: Iterable[int]) -> Step:
+    """ceil(x - 1) >= ceil(x)/2 needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det set."""
+    divisors = [r**2 for r in ranks if pulls_max_det(r, phase.size)]
+    name = f"ceil(x - 1) >= ceil(x)/2 in phase {phase.phase}"
+    return Step(name, max((_reaches(schedule, r, 2) for r in divisors), default=1))
+
+
+def _noise(
+    schedule: Schedule,
+    phase: Elimination,
+    ranks: Iterable[int],
+    hard: Hardness,
+    instance: Instance,
+    first: Phase,
+) -> Step:
+    """Return from where the noise's tail is on its linear branch, for every arm of the lemma.
+
+    If all active arms are pulled n times, Delta/2 must reach tau^2/b = 4/(epsilon n). Else Delta/4
+    must reach (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the coordinates alpha of the arm
+    and for those of the best arm.
+    """
+    unit = 8 / hard.epsilon
+    least = 1
+    for dimension in ranks:
+        if not pulls_max_det(dimension, phase.size):
+            pulled, pulls = phase.size, unit / hard.gap(phase.index)
+        elif phase.phase == first.index:
+            pulled = dimension
+            pulls = unit * _spread_over_gap(first.decoder, instance, hard.gap(phase.index))
+        else:
+            pulled, pulls = dimension, unit * dimension / hard.gap(phase.index)
+        least = max(least, _reaches(schedule, pulled, pulls))
+    return Step(f"linear branch of the noise's tail in phase {phase.phase}", least)
+
+
+def _spread_over_gap(coordinates: FloatArray, instance: Instance, gap: float) -> float:
+    """Return the largest (sum alpha^2 / max abs(alpha)) / Delta that the noise step meets."""
+    largest = np.abs(coordinates).max(axis=1)
+    spread = (coordinates**2).sum(axis=1) / np.where(largest > 0, largest, 1)
+    arms = instance.gaps >= gap
+    return float(max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max()))
+
+
+def _theorem(schedule: Schedule, hard: Hardness, prefactor: float) -> Step:
+    """Return from where exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H))."""
+    product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
+    least = product * schedule.M * hard.total * math.log(prefactor)
+    return Step("65 for 64 absorbs the prefactor", math.ceil(least))
