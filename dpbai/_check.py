@@ -56,9 +56,14 @@ def epsilon(value: Any) -> float:
 
 def delta(value: Any) -> float:
     """Return the privacy parameter delta, strictly between 0 and 1."""
-    result = number(value, "delta")
+    return proportion(value, "delta")
+
+
+def proportion(value: Any, name: str) -> float:
+    """Return `value` as a `float` strictly between 0 and 1."""
+    result = number(value, name)
     if not 0 < result < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1, got {result}")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {result}")
     return result
 
 
@@ -72,9 +77,7 @@ def choice(value: Any, name: str, options: Sequence[str]) -> str:
 
 def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:
     """Return a read-only float copy of a finite 2-D array with at least `least_rows` rows."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    array = _real(value, name)
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-D (arms x dimension), got {array.ndim}-D")
     if array.shape[0] < least_rows or array.shape[1] < 1:
@@ -88,6 +91,25 @@ def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:
         row, column = (int(index[0]) for index in np.nonzero(~finite))
         raise ValueError(f"{name} must be finite, got {array[row, column]} at [{row}, {column}]")
     array.setflags(write=False)
+    return array
+
+
+def vector(value: ArrayLike, name: str) -> FloatArray:
+    """Return a read-only float copy of a finite 1-D array; errors quote none of its values."""
+    array = _real(value, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, got {array.ndim}-D")
+    array = np.array(array, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    array.setflags(write=False)
+    return array
+
+
+def _real(value: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     return array
 
 

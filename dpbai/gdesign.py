@@ -17,10 +17,11 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.maxdet import span_coordinates
+from dpbai.maxdet import basis_coordinates, span_coordinates
 
-_REFRESH = 100
-_MAX_STEPS = 1_000_000
+_REFRESH = 50
+_MAX_STEPS = 100_000
+_LEAST_TOLERANCE = 1e-12  # below, rounding error decides
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,29 +63,29 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
     ------
     ValueError
         If `vectors` is not a finite 2-D array with at least one row and one column, or `tolerance`
-        is not positive.
+        is below 1e-12.
     RuntimeError
-        If the gap does not reach `tolerance`, because it is too small for the rounding error.
+        If the gap does not reach `tolerance` in 100000 steps, or because of rounding error.
 
     Notes
     -----
     Pairwise steps: weight moves from the arm of the support with the smallest variance to the arm
     with the largest, as far as the determinant grows, in closed form (vertex exchange, Boehning,
-    1986). The start is the column-pivoted QR basis.
+    1986). Now and then Newton's step on the support comes between, which ends the slow zigzag near
+    the optimum. The start is the column-pivoted QR basis.
     """
     array = _check.matrix(vectors, "vectors", least_rows=1)
-    if not 0 < _check.number(tolerance, "tolerance") < np.inf:
-        raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
+    if not _LEAST_TOLERANCE <= _check.number(tolerance, "tolerance") < np.inf:
+        raise ValueError(
+            f"tolerance must be finite and at least {_LEAST_TOLERANCE}, got {tolerance}"
+        )
     reduced = span_coordinates(array)
     arms, rank = reduced.shape
     weights = np.zeros(arms)
     if rank == 0:
         return Design(weights, np.empty(0, dtype=np.int64), 0.0)
     # The design does not depend on the basis; in that of the start all numbers are of order one.
-    basis = linalg.qr((reduced / np.abs(reduced).max(axis=0)).T, mode="r", pivoting=True)[1][:rank]
-    scale = np.abs(reduced).max(axis=0)
-    vectors = np.linalg.solve((reduced / scale)[basis].T, (reduced / scale).T).T
-    vectors[basis] = np.eye(rank)
+    basis, vectors = basis_coordinates(reduced)
     weights[basis] = 1 / rank
     weights = _exchange(vectors, weights, tolerance)
     weights = _reduce_support(vectors, weights)
@@ -105,6 +106,7 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
     rank = vectors.shape[1]
     for step in range(_MAX_STEPS):
         if step % _REFRESH == 0:
+            weights = _newton(vectors, weights)
             inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
             variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
         gain = int(np.argmax(variances))
@@ -135,10 +137,34 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
     raise RuntimeError(f"no design within tolerance {tolerance} was found; try a larger one")
 
 
+def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    """Take Newton's step on the support, as far as no weight is negative, if det V grows by it.
+
+    The variances v are the gradient of log det V, and -H, H_ij = (a_i' V^-1 a_j)^2, its second
+    derivatives; H w = v, so the step leads from w to 2 w - H^-1 1 / (1' H^-1 1).
+    """
+    support = np.flatnonzero(weights)
+    arms, share = vectors[support], weights[support]
+    information = (arms * share[:, None]).T @ arms
+    second = (arms @ np.linalg.solve(information, arms.T)) ** 2
+    solution = linalg.lstsq(second, np.ones(support.size))[0]
+    direction = share - solution / solution.sum()
+    falling = direction < 0
+    ratios = np.full(support.size, np.inf)
+    ratios[falling] = share[falling] / -direction[falling]
+    length = min(1.0, ratios.min())
+    moved = np.where(ratios > length, share + length * direction, 0.0)
+    before, after = (np.linalg.slogdet((arms * w[:, None]).T @ arms)[1] for w in (share, moved))
+    result = weights.copy()
+    if after > before:
+        result[support] = moved
+    return result
+
+
 def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     """Drop arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
 
-    While the matrices a_i a_i' of the support are linearly dependent, weight moves along a
+    Of r(r+1)/2 + 1 arms the matrices a_i a_i' are linearly dependent, and weight moves along a
     dependency until one weight is zero. At the optimum this leaves the sum of the weights at 1,
     because trace(V^-1 a_i a_i') = r on the whole support.
     """
@@ -146,16 +172,18 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     rows, columns = np.triu_indices(rank)
     weights = weights.copy()
     support = np.flatnonzero(weights)
-    while support.size > rank * (rank + 1) // 2:
-        moments = vectors[support][:, rows] * vectors[support][:, columns]
-        direction = linalg.svd(moments.T)[2][-1]
+    while support.size > rows.size:
+        some = support[: rows.size + 1]
+        direction = linalg.qr(vectors[some][:, rows] * vectors[some][:, columns])[0][:, -1]
         if direction.max() < -direction.min():
             direction = -direction
         positive = direction > 0
-        ratios = np.full(support.size, np.inf)
-        ratios[positive] = weights[support][positive] / direction[positive]
+        ratios = np.full(some.size, np.inf)
+        ratios[positive] = weights[some][positive] / direction[positive]
         first = int(np.argmin(ratios))
-        weights[support] = np.maximum(weights[support] - ratios[first] * direction, 0.0)
-        weights[support[first]] = 0.0
+        weights[some] = np.maximum(weights[some] - ratios[first] * direction, 0.0)
+        weights[some[first]] = 0.0
         support = np.flatnonzero(weights)
-    return weights / weights.sum() if support.size > rank else weights
+    if support.size == rank:  # the best weights on a basis are equal
+        weights[support] = 1.0
+    return np.asarray(weights / weights.sum())

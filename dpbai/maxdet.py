@@ -80,6 +80,35 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
     return np.asarray(vectors @ rows[:dimension].T)
 
 
+def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return rows that form a basis, and the coordinates of all rows in it.
+
+    The basis is that of a column-pivoted QR decomposition, so the coordinates are of order one
+    however badly scaled the vectors are: computations that do not depend on the basis go there.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, r)
+        Rows of rank r.
+
+    Returns
+    -------
+    indices : ndarray of int, shape (r,)
+    coordinates : ndarray of shape (K, r)
+        `vectors = coordinates @ vectors[indices]`.
+    """
+    scaled = vectors / np.abs(vectors).max(axis=0)
+    order = linalg.qr(scaled.T, mode="r", pivoting=True)[1]
+    indices = np.asarray(order[: vectors.shape[1]], dtype=np.int64)
+    return indices, _coordinates(scaled, indices)
+
+
+def _coordinates(vectors: FloatArray, indices: IntArray) -> FloatArray:
+    coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
+    coordinates[indices] = np.eye(len(indices))
+    return coordinates
+
+
 def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
     """Find a Max-Det collection of the rows of `vectors`.
 
@@ -113,18 +142,17 @@ def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
     arms, dimension = reduced.shape
     if dimension == 0:
         return MaxDet(np.empty(0, dtype=np.int64), np.empty((arms, 0)), 0.0, True)
-    # One factor for each column multiplies all determinants alike; it keeps them representable.
-    columns = np.abs(reduced).max(axis=0)
-    scaled = reduced / columns
+    # A change of basis multiplies all determinants alike; in this one, numbers are of order one.
+    basis, vectors = basis_coordinates(reduced)
     certified = comb(arms, dimension) <= max_subsets
-    if certified:
-        indices = _best_subset(scaled)
-        coordinates = np.linalg.solve(scaled[indices].T, scaled.T).T
-    else:
-        indices, coordinates = _swap_search(scaled)
-    coordinates[indices] = np.eye(dimension)
-    log_abs_det = float(np.linalg.slogdet(scaled[indices])[1] + np.log(columns).sum())
-    return MaxDet(indices, coordinates, log_abs_det, certified)
+    indices = _best_subset(vectors) if certified else _swap_search(vectors, basis)
+    columns = np.abs(reduced).max(axis=0)
+    log_abs_det = float(
+        np.linalg.slogdet(vectors[indices])[1]
+        + np.linalg.slogdet(reduced[basis] / columns)[1]
+        + np.log(columns).sum()
+    )
+    return MaxDet(indices, _coordinates(vectors, indices), log_abs_det, certified)
 
 
 def _best_subset(vectors: FloatArray) -> IntArray:
@@ -147,22 +175,26 @@ def _best_subset(vectors: FloatArray) -> IntArray:
     return best
 
 
-def _swap_search(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Swap one arm at a time while that enlarges the volume; return indices and coordinates.
+def _swap_search(vectors: FloatArray, basis: IntArray) -> IntArray:
+    """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
 
     A swap multiplies the volume by the coordinate that it removes, so the search ends when no
     coordinate exceeds 1. Swaps update the coordinates by a rank-one correction; they are computed
     afresh at the end, and the search goes on if rounding had hidden a swap.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, r)
+        Coordinates in the basis of the start.
+    basis : ndarray of int, shape (r,)
+        Where the search starts.
     """
-    dimension = vectors.shape[1]
-    start = linalg.qr(vectors.T, mode="r", pivoting=True)[1][:dimension]
-    indices = np.array(start, dtype=np.int64)
+    indices, dimension = basis.copy(), basis.size
     while True:
-        coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T, np.float64)
+        coordinates = _coordinates(vectors, indices)
         swapped = False
         while True:
-            flat = _largest_coordinate(coordinates)
-            row, column = divmod(flat, dimension)
+            row, column = divmod(int(np.argmax(np.abs(coordinates))), dimension)
             pivot = coordinates[row, column]
             if abs(pivot) <= 1 + _SWAP_GAIN:
                 break
@@ -172,13 +204,7 @@ def _swap_search(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
             coordinates -= np.outer(coordinates[:, column] / pivot, step)
             indices[column] = row
         if not swapped:
-            order = np.argsort(indices)
-            return indices[order], coordinates[:, order]
-
-
-def _largest_coordinate(coordinates: FloatArray) -> int:
-    """Return the row-major position of the largest absolute coordinate, the first of equals."""
-    return int(np.argmax(np.abs(coordinates)))
+            return np.sort(indices)
 
 
 def _unit_columns(vectors: FloatArray) -> FloatArray:

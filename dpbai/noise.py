@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +33,13 @@ class Noise(Protocol):
     def loss(self, shift: ArrayLike) -> float:
         """Return the epsilon of releasing a vector that one reward may move by `shift`."""
 
+    @property
+    def delta(self) -> float:
+        """The delta at which `loss` is told; 0 for pure differential privacy."""
+
+    def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
+        """Return a delta such that hiding `shift` is (epsilon, delta)-private."""
+
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return E exp(i t Z) for real or complex `t`."""
 
@@ -44,6 +52,8 @@ class Noise(Protocol):
 class NoNoise:
     """No noise, and no privacy: any shift shows."""
 
+    delta: ClassVar[float] = 0.0
+
     def sample(
         self,
         rng: np.random.Generator,  # noqa: ARG002
@@ -55,6 +65,10 @@ class NoNoise:
     def loss(self, shift: ArrayLike) -> float:
         """Return infinity, or 0 for no shift at all."""
         return math.inf if np.any(np.asarray(shift)) else 0.0
+
+    def delta_at(self, epsilon: float, shift: ArrayLike) -> float:  # noqa: ARG002
+        """Return 1, or 0 for no shift at all."""
+        return 1.0 if np.any(np.asarray(shift)) else 0.0
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return 1."""
@@ -82,6 +96,7 @@ class Laplace:
     """
 
     scale: float
+    delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < _check.number(self.scale, "scale") < math.inf:
@@ -94,6 +109,35 @@ class Laplace:
     def loss(self, shift: ArrayLike) -> float:
         """Return the L1 norm of `shift` divided by the scale: epsilon, with delta = 0."""
         return float(np.abs(np.asarray(shift, dtype=float)).sum() / self.scale)
+
+    def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
+        """Return the delta that `epsilon` below the loss of `shift` leaves.
+
+        It is the exact 1 - exp((epsilon - loss) / 2) for a shift of one coordinate; else the
+        largest of any mechanism of that loss, (e^loss - e^epsilon) / (e^loss + 1) (Kairouz, Oh and
+        Viswanath, 2015).
+        """
+        excess = self.loss(shift) - epsilon
+        if excess <= 0:
+            return 0.0
+        if np.count_nonzero(shift) == 1:
+            return -math.expm1(-excess / 2)
+        return -math.expm1(-excess) / (1 + math.exp(-excess - epsilon))
+
+    def log_density(self, x: ArrayLike) -> FloatArray:
+        """Return -abs(x)/scale - log(2 scale)."""
+        return np.asarray(-np.abs(np.asarray(x) / self.scale) - math.log(2 * self.scale))
+
+    def log_cdf(self, x: ArrayLike) -> FloatArray:
+        """Return log P(Z <= x): log(exp(x/scale)/2) up to 0, log(1 - exp(-x/scale)/2) above."""
+        tail = -np.abs(np.asarray(x) / self.scale) - math.log(2)
+        return np.where(np.asarray(x) < 0, tail, np.log1p(-np.exp(tail)))
+
+    def log_cdf_of_difference(self, x: ArrayLike) -> FloatArray:
+        """Return log P(Z - Z' <= x); at -y <= 0 it is log((2 + y) e^-y / 4), y in scales."""
+        y = np.abs(np.asarray(x) / self.scale)
+        tail = np.log((2 + y) / 4) - y
+        return np.where(np.asarray(x) < 0, tail, np.log1p(-np.exp(tail)))
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return 1 / (1 + scale^2 t^2); for complex `t`, where abs(imag t) < 1/scale."""
@@ -137,15 +181,25 @@ class Gaussian:
     def loss(self, shift: ArrayLike) -> float:
         """Return the least epsilon for which the release is (epsilon, delta)-private, exactly."""
         sensitivity = float(np.linalg.norm(np.asarray(shift, dtype=float)))
-        if sensitivity == 0:
-            return 0.0
-        ratio, target = self.sigma / sensitivity, math.log(self.delta)
-        if gaussian_log_delta(0.0, ratio) <= target:
-            return 0.0
-        beyond = 1.0
-        while gaussian_log_delta(beyond, ratio) > target:
-            beyond *= 2
-        return _root(lambda epsilon: gaussian_log_delta(epsilon, ratio) - target, 0.0, beyond)
+        return _gaussian_epsilon(self.sigma / sensitivity, self.delta) if sensitivity else 0.0
+
+    def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
+        """Return the least delta for which the release is (epsilon, delta)-private, exactly."""
+        sensitivity = float(np.linalg.norm(np.asarray(shift, dtype=float)))
+        return math.exp(gaussian_log_delta(epsilon, self.sigma / sensitivity)) if sensitivity else 0
+
+    def log_density(self, x: ArrayLike) -> FloatArray:
+        """Return -(x/sigma)^2 / 2 - log(sigma sqrt(2 pi))."""
+        constant = math.log(self.sigma) + 0.5 * math.log(2 * math.pi)
+        return np.asarray(-0.5 * (np.asarray(x) / self.sigma) ** 2 - constant)
+
+    def log_cdf(self, x: ArrayLike) -> FloatArray:
+        """Return log Phi(x/sigma)."""
+        return np.asarray(special.log_ndtr(np.asarray(x) / self.sigma))
+
+    def log_cdf_of_difference(self, x: ArrayLike) -> FloatArray:
+        """Return log Phi(x / (sigma sqrt(2)))."""
+        return self.log_cdf(np.asarray(x) / math.sqrt(2))
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return exp(-sigma^2 t^2 / 2), also for complex `t`."""
@@ -192,6 +246,18 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
 
 def _mills(x: ArrayLike) -> FloatArray:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2)))
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_epsilon(ratio: float, delta: float) -> float:
+    """Return the epsilon of Gaussian noise of deviation `ratio` that hides a shift of length 1."""
+    target = math.log(delta)
+    if gaussian_log_delta(0.0, ratio) <= target:
+        return 0.0
+    beyond = 1.0
+    while gaussian_log_delta(beyond, ratio) > target:
+        beyond *= 2
+    return _root(lambda epsilon: gaussian_log_delta(epsilon, ratio) - target, 0.0, beyond)
 
 
 def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:

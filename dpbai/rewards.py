@@ -24,7 +24,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 _BITS = 53
-_DIRECT_BELOW = 700
+_DIRECT_BELOW = 600
 _BLOCK = 2**20
 
 
@@ -236,14 +236,16 @@ class Empirical:
     weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values, dtype=np.float64)
-        if values.ndim != 1 or not values.size or not np.isfinite(values).all():
-            raise ValueError("values must be a non-empty 1-D array of finite numbers")
-        weights = np.ones(values.size) if self.weights is None else np.asarray(self.weights, float)
-        if weights.shape != values.shape or not np.isfinite(weights).all() or (weights < 0).any():
-            raise ValueError("weights must be finite, non-negative, and one for each value")
-        if not weights.sum() > 0:
-            raise ValueError("weights must have a positive sum")
+        values = _check.vector(self.values, "values")
+        if not values.size:
+            raise ValueError("values must not be empty")
+        weights = _check.vector(
+            np.ones(values.size) if self.weights is None else self.weights, "weights"
+        )
+        if weights.shape != values.shape or (weights < 0).any():
+            raise ValueError("weights must be non-negative, one for each value")
+        if not 0 < weights.sum() < np.inf:
+            raise ValueError("weights must have a positive, finite sum")
         distinct, where = np.unique(values, return_inverse=True)
         total = np.bincount(where, weights=weights)
         distinct, total = distinct[total > 0], total[total > 0]

@@ -22,7 +22,7 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 
-_BLOCK_ENTRIES = 2**21
+_BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 
 IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
 Batch = list[tuple[Phase, int]]
@@ -40,11 +40,16 @@ class Simulation:
         The arm that is truly the best.
     pulls : int
         The largest number of pulls of any trial.
+    epsilon, delta : float
+        The largest privacy loss of one reward in any phase that a trial came to, computed from the
+        plans and from how far the rewards of the instance reach; no reward is used in two phases.
     """
 
     recommended: IntArray
     best: int
     pulls: int
+    epsilon: float
+    delta: float
 
     @property
     def trials(self) -> int:
@@ -78,8 +83,7 @@ class Simulation:
         ValueError
             If `level` lies outside (0, 1) or `method` is none of these.
         """
-        if not 0 < _check.number(level, "level") < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+        _check.proportion(level, "level")
         _check.choice(method, "method", get_args(IntervalMethod))
         test = stats.binomtest(self.successes, self.trials)
         low, high = test.proportion_ci(level, method=method)
@@ -118,10 +122,12 @@ def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0)
     # How many trials reached each active set, and the most pulls of any of them on the way.
     reached = Counter({tuple(range(arms)): trials})
     spent = {tuple(range(arms)): 0}
-    index = 0
+    index, epsilon, delta = 0, 0.0, 0.0
     while any(len(active) > 1 for active in reached):
         index += 1
         plans = [(policy.phase(index, active), count) for active, count in reached.items()]
+        epsilon = max(epsilon, *(phase.loss(instance.reward_bound) for phase, _ in plans))
+        delta = max(delta, *(phase.noise.delta for phase, _ in plans))
         before, reached, spent = spent, Counter(), {}
         for batch in _batches(plans):
             for phase, survivors, counts in _run(batch, instance, rng):
@@ -132,7 +138,7 @@ def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0)
     recommended = np.zeros(arms, dtype=np.int64)
     for (arm,), count in reached.items():
         recommended[arm] = count
-    return Simulation(recommended, instance.best, max(spent.values()))
+    return Simulation(recommended, instance.best, max(spent.values()), epsilon, delta)
 
 
 def _batches(plans: Batch) -> Iterator[Batch]:

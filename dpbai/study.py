@@ -7,16 +7,21 @@ the grid and that seed: not on the order in which cells run, nor on where.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
 from dpbai import _check
+from dpbai._cells import CellFile
 from dpbai._check import Seed
+from dpbai._describe import fingerprint
+from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.policies import Policy
 from dpbai.simulate import Simulation, simulate
@@ -54,6 +59,7 @@ def study(
     seed: Seed = 0,
     level: float = 0.95,
     executor: Executor | None = None,
+    path: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> pd.DataFrame:
     """Simulate every policy at every budget and epsilon.
@@ -76,7 +82,11 @@ def study(
     level : float, default 0.95
         Confidence of the Wilson intervals in columns `low` and `high`.
     executor : concurrent.futures.Executor, optional
-        Runs the cells, in any number of workers; the table is the same without it.
+        Runs the cells, in any number of workers; the table is the same without it. Cells whose
+        worker died are run again in this process, with the same seeds, and a `RuntimeWarning`.
+    path : path-like, optional
+        A file in which each finished cell is saved. If the same study has begun it, only the
+        missing cells are run.
     progress : bool, default False
         Show a progress bar.
 
@@ -90,17 +100,28 @@ def study(
     Raises
     ------
     ValueError
-        If the grid is empty, or any cell's arguments are out of range; before anything is run.
+        If the grid is empty, any cell's arguments are out of range, or `path` is a file of another
+        study; before anything is run.
     """
     _check.whole(trials, "trials")
+    _check.proportion(level, "level")
     cells = list(_cells(policies, instance, budgets, epsilons))
     if not cells:
         raise ValueError("policies, budgets and epsilons must not be empty")
     seeds = _check.seed_sequence(seed).spawn(len(cells))
-    results: dict[int, Simulation] = {}
-    with tqdm(total=len(cells), disable=not progress, unit="cell") as bar:
-        for number, result in _results(cells, instance, trials, seeds, executor):
+    file = None if path is None else _cell_file(path, cells, instance, trials, seeds)
+    results = file.read(len(cells), instance.arms, trials) if file else {}
+    missing = [number for number in range(len(cells)) if number not in results]
+    calls = [
+        partial(simulate, cells[number].policy, instance, trials=trials, seed=seeds[number])
+        for number in missing
+    ]
+    with tqdm(total=len(cells), initial=len(results), disable=not progress, unit="cell") as bar:
+        for position, result in in_any_order(calls, executor):
+            number = missing[position]
             results[number] = result
+            if file:
+                file.add(number, result)
             bar.update()
     rows = [_row(cell, results[number], level) for number, cell in enumerate(cells)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -127,24 +148,16 @@ def _cells(
                 yield Cell(name, budget, float("nan"), maker(instance.features, budget=budget))
 
 
-def _results(
+def _cell_file(
+    path: str | os.PathLike[str],
     cells: Sequence[Cell],
     instance: Instance,
     trials: int,
     seeds: Sequence[np.random.SeedSequence],
-    executor: Executor | None,
-) -> Iterator[tuple[int, Simulation]]:
-    """Yield the number and the result of each cell as it is finished."""
-    if executor is None:
-        for number, (cell, seed) in enumerate(zip(cells, seeds, strict=True)):
-            yield number, simulate(cell.policy, instance, trials=trials, seed=seed)
-        return
-    futures: dict[Future[Simulation], int] = {
-        executor.submit(simulate, cell.policy, instance, trials=trials, seed=seed): number
-        for number, (cell, seed) in enumerate(zip(cells, seeds, strict=True))
-    }
-    for future in as_completed(futures):
-        yield futures[future], future.result()
+) -> CellFile:
+    seed = seeds[0].entropy, seeds[0].spawn_key
+    decisive = cells, instance.features, instance.laws, instance.best, trials, seed
+    return CellFile(path, fingerprint(decisive))
 
 
 def _row(cell: Cell, result: Simulation, level: float) -> tuple[object, ...]:

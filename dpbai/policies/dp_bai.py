@@ -6,15 +6,26 @@ The three share everything but the noise (Gauss) and the choice of arms to pull 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.maxdet import max_det, rank
-from dpbai.noise import CALIBRATIONS, Gaussian, Laplace, Noise, NoNoise, gaussian_sigma
+from dpbai.noise import (
+    CALIBRATIONS,
+    Gaussian,
+    Laplace,
+    Noise,
+    NoNoise,
+    gaussian_log_delta,
+    gaussian_sigma,
+)
 from dpbai.policies.phase import Phase, checked_step
 from dpbai.schedule import Schedule, baseline_collections, dp_bai_collections, pulls_max_det
 
@@ -95,6 +106,30 @@ class DPBAI:
             decoder_matrix=decoder,
         )
 
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return a plan of phase `index` for each number of arms that it may pull.
+
+        What a phase releases, and how noisily, depends on its active set through that number alone:
+        these few plans stand for all active sets where privacy is concerned.
+        """
+        size, keep = self.schedule.sizes[index - 1 : index + 1]
+        active = tuple(range(size))
+        plans = []
+        for pulled in sorted(type(self).collections(size, self.features.shape[1])):
+            pulls = self.schedule.pulls(self.schedule.usable_budget, pulled)
+            plans.append(
+                Phase(
+                    index=index,
+                    active=active,
+                    pulled=active[:pulled],
+                    pulls=(pulls,) * pulled,
+                    noise=self.noise(pulls),
+                    keep=keep,
+                    decoder_matrix=None if pulled == size else np.eye(size, pulled),
+                )
+            )
+        return tuple(plans)
+
     def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
         vectors = self.features[list(active)]
@@ -132,6 +167,11 @@ class DPBAIGauss(DPBAI):
         calibration of Balle and Wang (2018), right for every epsilon and smaller.
 
     The others are those of `DPBAI`.
+
+    Warns
+    -----
+    UserWarning
+        From epsilon = 1 on for the classic calibration; it tells the delta that truly holds.
     """
 
     _: KW_ONLY
@@ -142,6 +182,14 @@ class DPBAIGauss(DPBAI):
         super().__post_init__()
         object.__setattr__(self, "delta", _check.delta(self.delta))
         _check.choice(self.calibration, "calibration", CALIBRATIONS)
+        if self.calibration == "classic" and 1 <= self.epsilon < math.inf:
+            holds = math.exp(gaussian_log_delta(self.epsilon, self.sigma))
+            warnings.warn(
+                f"the classic Gaussian calibration is proved for epsilon < 1 only: at "
+                f"epsilon = {self.epsilon:g} the true delta is {holds:.3g}, "
+                f"{'not' if holds > self.delta else 'within'} the stated {self.delta:g}",
+                stacklevel=3,
+            )
 
     @cached_property
     def sigma(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy import linalg
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.gdesign import g_optimal_design
-from dpbai.maxdet import span_coordinates
+from dpbai.maxdet import basis_coordinates, span_coordinates
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
 from dpbai.schedule import ceil_div
@@ -85,9 +86,9 @@ class ODLinBAI:
         return int(min(arms, dimension * (dimension + 1) // 2)) + sum(halved)
 
     @property
-    def pulls_per_phase(self) -> float:
+    def pulls_per_phase(self) -> Fraction:
         """m, the pulls of one phase before rounding up."""
-        return (self.budget - self._reserve) / (len(self.sizes) - 1)
+        return Fraction(self.budget - self._reserve, len(self.sizes) - 1)
 
     def noise(self, vectors: FloatArray) -> Noise:  # noqa: ARG002
         """Return the noise on the moment vector of active `vectors`: none."""
@@ -105,8 +106,7 @@ class ODLinBAI:
         vectors = span_coordinates(self.features[list(active)])
         design = g_optimal_design(vectors) if vectors.shape[1] else None
         support = design.support if design else np.empty(0, dtype=np.int64)
-        share = design.weights[support] if design else np.empty(0)
-        pulls = np.ceil(share * self.pulls_per_phase).astype(np.int64)
+        pulls = self._rounded_up(design.weights[support]) if design else support
         release, decoder = _least_squares(vectors, support, pulls)
         return Phase(
             index=index,
@@ -119,21 +119,30 @@ class ODLinBAI:
             decoder_matrix=decoder,
         )
 
+    def _rounded_up(self, weights: FloatArray) -> IntArray:
+        """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend."""
+        shares = [Fraction(weight) for weight in weights.tolist()]
+        scale = self.pulls_per_phase / sum(shares)
+        return np.array([math.ceil(share * scale) for share in shares], dtype=np.int64)
+
 
 def _least_squares(
     vectors: FloatArray, support: IntArray, pulls: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the matrices that make the moment vector of means, and estimates of moments.
 
-    U = B' diag(n) x, estimates A V^-1 U, V = B' diag(n) B. With diag(n)^(1/2) B = Q R the inverse
-    is R^-1 R^-T, which squares no condition number; columns are brought to one scale first.
+    U = B' diag(n) x, estimates A V^-1 U, V = B' diag(n) B. In coordinates C of a basis, A = C E,
+    that is C W^-1 E^-T U with W = C_B' diag(n) C_B, and no ill-conditioned E is squared.
     """
     if not support.size:
         return np.empty((0, 0)), np.empty((vectors.shape[0], 0))
-    scale = np.abs(vectors).max(axis=0)
-    scaled = vectors / scale
-    triangle = linalg.qr(np.sqrt(pulls)[:, None] * scaled[support], mode="r")[0]
-    decoder = np.linalg.solve(triangle, np.linalg.solve(triangle.T, scaled.T)).T / scale
+    basis, coordinates = basis_coordinates(vectors)
+    triangle = linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="economic")[1]
+    moments = np.linalg.solve(triangle, np.linalg.solve(triangle.T, coordinates.T))
+    columns = np.abs(vectors).max(axis=0)
+    edges = vectors[basis] / columns
+    rows = np.abs(edges).max(axis=1, keepdims=True)
+    decoder = np.linalg.solve(edges / rows, moments / rows).T / columns
     return vectors[support].T * pulls, decoder
 
 
@@ -173,7 +182,8 @@ class DPOD(ODLinBAI):
         if math.isinf(self.epsilon) or not vectors.shape[1]:
             return NoNoise()
         if self.norm == "l2":
-            length = float(np.linalg.norm(self.features, axis=1).max())
+            largest = float(np.abs(self.features).max())  # lest squares overflow
+            length = largest * float(np.linalg.norm(self.features / largest, axis=1).max())
         else:
             length = float(np.abs(vectors).sum(axis=1).max())
         return Laplace(length / self.epsilon)

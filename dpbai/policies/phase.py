@@ -78,18 +78,33 @@ class Phase:
         """Pulls in all."""
         return sum(self.pulls)
 
-    @cached_property
-    def losses(self) -> tuple[float, ...]:
-        """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone.
+    @property
+    def shifts(self) -> tuple[FloatArray, ...]:
+        """How far one reward of each pulled arm can move the released statistic.
 
         A reward in [0, 1] moves the mean of its arm j by at most 1/n_j, and so the release by at
-        most `release[:, j] / n_j`.
+        most `release[:, j] / n_j`. Coordinates that do not move may be left out.
         """
+        if self.release_matrix is None:
+            by_pulls = {n: np.array([1 / n]) for n in set(self.pulls)}
+            return tuple(by_pulls[n] for n in self.pulls)
+        return tuple((self.release_matrix / np.array(self.pulls)).T)
+
+    @cached_property
+    def losses(self) -> tuple[float, ...]:
+        """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone."""
         if self.release_matrix is None:
             by_pulls = {n: self.noise.loss([1 / n]) for n in set(self.pulls)}
             return tuple(by_pulls[n] for n in self.pulls)
-        shifts = self.release_matrix / np.array(self.pulls)
-        return tuple(self.noise.loss(shift) for shift in shifts.T)
+        return tuple(self.noise.loss(shift) for shift in self.shifts)
+
+    def loss(self, reward_bound: float = 1.0) -> float:
+        """Return the largest privacy loss of one reward, for rewards in [0, `reward_bound`]."""
+        if self.release_matrix is None:
+            shifts = [np.array([1 / n]) for n in set(self.pulls)]
+        else:
+            shifts = list(self.shifts)
+        return max((self.noise.loss(reward_bound * shift) for shift in shifts), default=0.0)
 
     def statistic(self, means: FloatArray) -> FloatArray:
         """Return the statistic before noise; `means` has shape (..., m), the result (..., q)."""

@@ -1,0 +1,57 @@
+"""What an object is, in the types of JSON: to save it, and to tell whether another is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+_NOT_FINITE = "not finite"
+
+
+def class_name(kind: type) -> str:
+    """Return the name of a class, with its module."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in the types of JSON, which has no infinity and no NaN.
+
+    A dataclass becomes its class and its parameters.
+
+    Raises
+    ------
+    TypeError
+        If it holds anything but dataclasses, arrays, lists, tuples, dicts, strings and numbers.
+    """
+    kind: Any = type(value)
+    if hasattr(kind, "__dataclass_fields__"):
+        names = [field.name for field in fields(kind) if field.init]
+        return {"class": class_name(kind), **{name: plain(getattr(value, name)) for name in names}}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_NOT_FINITE: str(value)}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"a {kind.__name__} cannot be saved")
+
+
+def restored(value: Any) -> Any:
+    """Return lists and numbers from what `plain` made of them."""
+    if isinstance(value, list):
+        return [restored(entry) for entry in value]
+    return float(value[_NOT_FINITE]) if isinstance(value, dict) else value
+
+
+def fingerprint(value: Any) -> str:
+    """Return a SHA-256 digest of `plain(value)`."""
+    return hashlib.sha256(json.dumps(plain(value)).encode()).hexdigest()

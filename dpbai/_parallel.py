@@ -1,0 +1,60 @@
+"""Independent calls in any `concurrent.futures.Executor`, which may lose workers on the way."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, Future, as_completed
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def in_any_order(
+    calls: Sequence[Callable[[], Result]], executor: Executor | None
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number and the result of each call, as it is finished.
+
+    A call whose worker died, or that failed in any other way, is run once more in this process,
+    after the others: with the same arguments, so to the same result. If it fails here too, its
+    exception is the answer.
+
+    Parameters
+    ----------
+    calls : sequence of callable
+        Without arguments; an executor of processes must be able to pickle them.
+    executor : concurrent.futures.Executor or None
+        None runs the calls here, in order.
+
+    Warns
+    -----
+    RuntimeWarning
+        If calls are run again; it says how many, and why the first of them failed.
+    """
+    failed: dict[int, BaseException] = {}
+    futures: dict[Future[Result], int] = {}
+    for number, call in enumerate(calls):
+        if executor is None:
+            yield number, call()
+            continue
+        try:
+            futures[executor.submit(call)] = number
+        except Exception as reason:  # a pool that broke takes no more work
+            failed[number] = reason
+    for future in as_completed(futures):
+        try:
+            result = future.result()
+        except (Exception, CancelledError) as reason:
+            failed[futures[future]] = reason
+        else:
+            yield futures[future], result
+    if failed:
+        first = next(iter(failed.values()))
+        warnings.warn(
+            f"{len(failed)} of {len(calls)} calls failed in the executor and are run again in this "
+            f"process; the first failed with {type(first).__name__}: {first}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    for number in sorted(failed):
+        yield number, calls[number]()

@@ -1,0 +1,137 @@
+"""G-optimal designs: optimal by the equivalence theorem, of small support, whatever the arms."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from oracles import bad_features
+
+import dpbai
+from dpbai.maxdet import rank
+
+
+def variances(vectors, weights):
+    """Return a_i' V^-1 a_i, with the pseudo-inverse for arms that do not span."""
+    information = vectors.T @ (weights[:, None] * vectors)
+    return np.einsum("ij,jk,ik->i", vectors, np.linalg.pinv(information), vectors)
+
+
+def test_largest_variance_is_the_dimension_every_time():
+    """Case 4: 200 random sets; the gap is computed here, not taken from the solver."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        vectors = rng.normal(size=(30, 3))
+        design = dpbai.g_optimal_design(vectors)
+        assert variances(vectors, design.weights).max() <= 3 * (1 + 1e-6)
+        assert design.max_variance == pytest.approx(variances(vectors, design.weights).max())
+        assert design.weights.sum() == pytest.approx(1, abs=1e-14)
+        assert (design.weights >= 0).all()
+        assert design.support.tolist() == np.flatnonzero(design.weights).tolist()
+        assert len(design.support) <= 6
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 10])
+def test_a_basis_is_pulled_equally(dimension):
+    """Case 4: K = d gives weights 1/d exactly, and so does a basis that is the optimal support."""
+    rng = np.random.default_rng(dimension)
+    basis = rng.normal(size=(dimension, dimension))
+    assert (dpbai.g_optimal_design(basis).weights == 1 / dimension).all()
+    inside = rng.uniform(-1, 1, size=(20, dimension)) / dimension @ basis
+    design = dpbai.g_optimal_design(np.vstack([inside, basis]))
+    assert (design.weights[:20] == 0).all()
+    assert (design.weights[20:] == 1 / dimension).all()
+
+
+def test_design_has_the_determinant_of_multiplicative_updates():
+    """Another method (Titterington, 1976) approaches the same det V from below."""
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        vectors = rng.uniform(size=(15, 4))
+        weights = np.full(15, 1 / 15)
+        for _ in range(1000):
+            weights *= variances(vectors, weights) / 4
+        found = dpbai.g_optimal_design(vectors).weights
+        other, best = (
+            np.linalg.slogdet(vectors.T @ (w[:, None] * vectors))[1] for w in (weights, found)
+        )
+        assert other <= best + 1e-7
+        assert best == pytest.approx(other, abs=4e-3)
+
+
+@settings(max_examples=60)
+@given(vectors=bad_features())
+def test_any_arms_have_an_optimal_design_of_small_support(vectors):
+    """Deficient, repeated, zero and badly scaled arms; variances in well-scaled coordinates."""
+    design = dpbai.g_optimal_design(vectors)
+    r = rank(vectors)
+    assert len(design.support) <= r * (r + 1) // 2
+    assert design.weights.sum() == pytest.approx(1 if r else 0)
+    if r:
+        coordinates = dpbai.max_det(vectors, max_subsets=0).coordinates
+        assert variances(coordinates, design.weights).max() <= r * (1 + 1e-6)
+
+
+def test_design_does_not_depend_on_the_coordinates():
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(12, 3))
+    for change in (np.diag([1e8, 1, 1e-8]), rng.normal(size=(3, 3)), np.eye(3)[:, ::-1]):
+        np.testing.assert_allclose(
+            dpbai.g_optimal_design(vectors @ change).weights,
+            dpbai.g_optimal_design(vectors).weights,
+            atol=1e-6,
+        )
+
+
+def test_support_of_a_regular_polygon_is_reduced_without_losing_optimality():
+    """Equal weights on 60 directions are optimal; three arms at most are needed."""
+    angles = np.arange(60) * np.pi / 60
+    vectors = np.c_[np.cos(angles), np.sin(angles)]
+    design = dpbai.g_optimal_design(vectors)
+    assert len(design.support) <= 3
+    information = vectors.T @ (design.weights[:, None] * vectors)
+    np.testing.assert_allclose(information, np.eye(2) / 2, atol=1e-8)
+
+
+def test_in_one_dimension_the_longest_arm_is_enough():
+    design = dpbai.g_optimal_design([[1], [-5], [2], [5]])
+    assert len(design.support) == 1
+    assert design.support[0] in (1, 3)
+    assert design.max_variance == 1
+
+
+def test_arms_that_are_all_zero_need_no_pulls():
+    design = dpbai.g_optimal_design(np.zeros((3, 2)))
+    assert (design.weights == 0).all()
+    assert (design.support.size, design.max_variance) == (0, 0)
+
+
+@pytest.mark.parametrize("budget", [300, 301, 1000])
+def test_tiny_weights_are_not_rounded_up_to_pulls(budget):
+    """Case 5: K = 200, d = 2; a pull for each arm with a weight of 1e-9 would overspend."""
+    for seed in range(20):
+        vectors = np.random.default_rng(seed).normal(size=(200, 2))
+        phase = dpbai.ODLinBAI(vectors, budget=budget).phase(1, range(200))
+        assert len(phase.pulled) <= 3
+        assert budget - 6 <= phase.cost <= budget
+
+
+def test_tolerances_down_to_the_least_allowed_are_reached():
+    rng = np.random.default_rng(3)
+    for dimension in (2, 3, 5, 8):
+        vectors = rng.normal(size=(40, dimension))
+        design = dpbai.g_optimal_design(vectors, tolerance=1e-12)
+        assert design.max_variance <= dimension * (1 + 1e-11)
+
+
+def test_a_search_that_gets_nowhere_is_an_error(monkeypatch):
+    monkeypatch.setattr("dpbai.gdesign._MAX_STEPS", 3)
+    with pytest.raises(RuntimeError, match="no design within tolerance 1e-08"):
+        dpbai.g_optimal_design(np.random.default_rng(3).normal(size=(30, 3)))
+
+
+def test_looser_tolerance_is_kept():
+    vectors = np.random.default_rng(4).normal(size=(50, 5))
+    loose = dpbai.g_optimal_design(vectors, tolerance=0.5)
+    assert 5 * (1 + 1e-7) < loose.max_variance <= 7.5
+    assert math.isclose(loose.weights.sum(), 1)

@@ -1,0 +1,206 @@
+"""Definition 3.1 and eqs. (max-det), (dim-reduce), (construct-others): against brute force."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import bad_features, best_subsets
+from scipy import linalg
+
+import dpbai
+from dpbai.maxdet import rank, span_coordinates
+
+SHAPES = [(30, 2), (20, 3)]
+
+
+def gaussian_sets(arms, dimension, count=200):
+    rng = np.random.default_rng(arms)
+    return [rng.normal(size=(arms, dimension)) for _ in range(count)]
+
+
+def volumes(vectors):
+    """Return all volumes of subsets of as many rows as there are columns."""
+    subsets = np.array(list(combinations(range(len(vectors)), vectors.shape[1])))
+    return subsets, np.abs(np.linalg.det(vectors[subsets]))
+
+
+@pytest.mark.parametrize(("arms", "dimension"), SHAPES)
+def test_exact_search_finds_the_largest_determinant_every_time(arms, dimension):
+    for vectors in gaussian_sets(arms, dimension):
+        found = dpbai.max_det(vectors)
+        subsets, every = volumes(vectors)
+        assert found.certified
+        assert found.indices.tolist() == subsets[every.argmax()].tolist()
+        assert found.log_abs_det == pytest.approx(math.log(every.max()))
+
+
+@pytest.mark.parametrize(("arms", "dimension"), SHAPES)
+def test_one_greedy_pass_would_miss_the_best_subset(arms, dimension):
+    """The mutant that the test above catches: the start of the swap search taken as its end."""
+    missed = 0
+    for vectors in gaussian_sets(arms, dimension):
+        greedy = np.sort(linalg.qr(vectors.T, mode="r", pivoting=True)[1][:dimension])
+        missed += greedy.tolist() != dpbai.max_det(vectors).indices.tolist()
+    assert missed > 20
+
+
+@pytest.mark.parametrize(("arms", "dimension"), SHAPES)
+def test_swap_search_leaves_no_coordinate_above_one(arms, dimension):
+    for vectors in gaussian_sets(arms, dimension):
+        swapped, exact = dpbai.max_det(vectors, max_subsets=0), dpbai.max_det(vectors)
+        assert not swapped.certified
+        assert np.abs(swapped.coordinates).max() <= 1 + 1e-9
+        assert swapped.log_abs_det <= exact.log_abs_det + 1e-9
+
+
+@pytest.mark.parametrize("max_subsets", [10**6, 0])
+@given(vectors=bad_features(max_arms=12, max_dimension=4))
+def test_coordinates_reproduce_all_arms_and_stay_within_one(vectors, max_subsets):
+    """Lemma on Max-Det and eq. (construct-others), for arms of any rank and scale."""
+    found = dpbai.max_det(vectors, max_subsets=max_subsets)
+    assert found.indices.tolist() == sorted(set(found.indices.tolist()))
+    assert found.coordinates.shape == (len(vectors), len(found.indices))
+    assert np.abs(found.coordinates).max(initial=0) <= 1 + 1e-9
+    np.testing.assert_array_equal(found.coordinates[found.indices], np.eye(len(found.indices)))
+    columns = np.abs(vectors).max(axis=0)
+    columns[columns == 0] = 1
+    rebuilt = found.coordinates @ vectors[found.indices]
+    np.testing.assert_allclose(rebuilt / columns, vectors / columns, atol=1e-9)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    arms=st.integers(3, 9),
+    row_exponent=st.integers(0, 8),
+    column_exponent=st.integers(0, 8),
+)
+def test_scaling_multiplies_each_determinant_by_its_factors(
+    seed, arms, row_exponent, column_exponent
+):
+    """A determinant is linear in each row and column: the best subset of badly scaled arms."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(arms, 3))
+    rows = rng.integers(-row_exponent, row_exponent + 1, arms) * math.log(10)
+    columns = rng.integers(-column_exponent, column_exponent + 1, 3) * math.log(10)
+    subsets, every = volumes(vectors)
+    logs = np.log(every) + rows[subsets].sum(axis=1) + columns.sum()
+    found = dpbai.max_det(vectors * np.exp(rows)[:, None] * np.exp(columns))
+    assert found.log_abs_det == pytest.approx(logs.max(), abs=1e-6)
+    assert logs[(subsets == found.indices).all(axis=1)] == pytest.approx(logs.max(), abs=1e-6)
+
+
+@given(seed=st.integers(0, 2**32), inner=st.integers(1, 3))
+def test_deficient_arms_have_a_collection_of_their_rank(seed, inner):
+    """Volumes in the span by Gram determinants, without reducing the dimension."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(9, inner)) @ rng.normal(size=(inner, 5))
+    found = dpbai.max_det(vectors)
+    largest, best = best_subsets(vectors, inner)
+    assert tuple(found.indices) == best[0]
+    assert found.log_abs_det == pytest.approx(math.log(largest))
+
+
+def test_a_tiny_pivot_is_no_dimension():
+    """Case 2: rank 2, where a pivot of rounding error scores a subset of three best."""
+    vectors = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0]], dtype=float)
+    for rotation in (np.eye(3), linalg.qr(np.arange(9.0).reshape(3, 3) ** 2 + np.eye(3))[0]):
+        for max_subsets in (10**6, 0):
+            found = dpbai.max_det(vectors @ rotation, max_subsets=max_subsets)
+            assert found.indices.tolist() == [1, 3]
+            assert found.log_abs_det == pytest.approx(math.log(2))
+
+
+def test_as_many_arms_as_dimensions_are_all_taken():
+    vectors = np.array([[2.0, 1.0], [1.0, 3.0]])
+    for max_subsets in (10**6, 0):
+        found = dpbai.max_det(vectors, max_subsets=max_subsets)
+        assert found.indices.tolist() == [0, 1]
+        assert found.log_abs_det == pytest.approx(math.log(5))
+        np.testing.assert_array_equal(found.coordinates, np.eye(2))
+
+
+def test_of_duplicated_arms_the_first_is_taken():
+    vectors = np.array([[0, 1], [1, 0], [1, 0], [0, 1], [1, 0]])
+    found = dpbai.max_det(vectors)
+    assert found.indices.tolist() == [0, 1]
+    np.testing.assert_allclose(found.coordinates, vectors[:, ::-1][:, [0, 1]])
+
+
+def test_ties_go_to_the_smallest_indices():
+    # All four adjacent pairs of corners of a square have determinant 2.
+    assert dpbai.max_det([[1, 1], [-1, 1], [-1, -1], [1, -1]]).indices.tolist() == [0, 1]
+    # Equal up to rounding: six directions, of which many pairs are at 60 or 120 degrees.
+    angles = np.arange(6) * np.pi / 3
+    assert dpbai.max_det(np.c_[np.cos(angles), np.sin(angles)]).indices.tolist() == [0, 1]
+
+
+def test_a_zero_arm_has_zero_coordinates():
+    found = dpbai.max_det([[0, 0], [3, 0], [0, 2]])
+    assert found.indices.tolist() == [1, 2]
+    np.testing.assert_array_equal(found.coordinates[0], 0)
+
+
+@pytest.mark.parametrize("max_subsets", [10**6, 0])
+def test_arms_that_are_all_zero_need_no_collection(max_subsets):
+    found = dpbai.max_det(np.zeros((3, 2)), max_subsets=max_subsets)
+    assert found.indices.size == 0
+    assert found.coordinates.shape == (3, 0)
+    assert (found.log_abs_det, found.certified) == (0, True)
+
+
+@pytest.mark.parametrize("factor", [1e8, 1e-8])
+@pytest.mark.parametrize("max_subsets", [10**6, 0])
+def test_an_arm_of_another_scale_does_not_hide_the_others(factor, max_subsets):
+    vectors = np.random.default_rng(1).normal(size=(8, 3))
+    vectors[2] *= factor
+    found = dpbai.max_det(vectors, max_subsets=max_subsets)
+    assert len(found.indices) == 3
+    assert (2 in found.indices) == (factor > 1)
+    np.testing.assert_allclose(found.coordinates @ vectors[found.indices], vectors, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dimension", [6, 14])
+def test_swap_search_ends_on_ill_conditioned_arms(dimension):
+    """Powers of 400 numbers: with dimension 14 their matrix has condition number above 10^9."""
+    vectors = np.vander(np.linspace(0.1, 1, 400), dimension)
+    found = dpbai.max_det(vectors, max_subsets=0)
+    assert len(found.indices) == dimension
+    assert np.abs(found.coordinates).max() <= 1 + 1e-9
+    np.testing.assert_allclose(found.coordinates @ vectors[found.indices], vectors, atol=1e-9)
+
+
+def test_batches_of_subsets_do_not_change_the_best(monkeypatch):
+    vectors = np.random.default_rng(3).integers(-2, 3, size=(12, 3)).astype(float)
+    whole = dpbai.max_det(vectors)
+    monkeypatch.setattr("dpbai.maxdet._BATCH_ENTRIES", 20)
+    assert dpbai.max_det(vectors).indices.tolist() == whole.indices.tolist()
+
+
+@pytest.mark.parametrize(("arms", "exact"), [(44, True), (45, True), (46, False)])
+def test_search_is_exact_as_long_as_subsets_are_few(arms, exact):
+    # 45 choose 2 is 990.
+    vectors = np.random.default_rng(arms).normal(size=(arms, 2))
+    assert dpbai.max_det(vectors, max_subsets=990).certified is exact
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1, 1e8])
+@given(vectors=bad_features())
+def test_rank_ignores_the_scales_of_rows_and_columns(vectors, factor):
+    columns = factor ** (np.arange(vectors.shape[1]) % 2)
+    rows = factor ** (np.arange(len(vectors))[:, None] % 2)
+    assert rank(vectors * columns) == rank(vectors)
+    assert rank(vectors * rows) == rank(vectors)
+
+
+def test_reduced_arms_keep_their_inner_products():
+    """Eq. (dim-reduce): coordinates in an orthonormal basis of the span."""
+    rng = np.random.default_rng(5)
+    vectors = rng.normal(size=(7, 3)) @ rng.normal(size=(3, 6))
+    reduced = span_coordinates(vectors)
+    assert reduced.shape == (7, 3)
+    np.testing.assert_allclose(reduced @ reduced.T, vectors @ vectors.T)
+    full = rng.normal(size=(7, 3))
+    assert span_coordinates(full) is full

@@ -1,0 +1,176 @@
+"""Likely mistakes, put in on purpose: each is caught by a check that the suite makes elsewhere.
+
+A check here returns whether it would fail. `rates_differ` is the comparison of success rates with
+the plain loop that test_simulate makes (and there passes), `plans_differ` compares who is pulled
+how often, and `estimates_differ` asks that true means lead to true estimates.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
+from scipy import stats
+
+from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Phase, Uniform, maxdet, schedule
+from dpbai.schedule import Schedule
+
+ORIGINAL_SUMS = Uniform.sums
+
+
+def rates_differ(checked):
+    """Whether success rates differ, or the run breaks off with an error."""
+    try:
+        return checked.p_value() < FALSE_ALARM
+    except (ValueError, TypeError):
+        return True
+
+
+def plans_differ(checked):
+    """Whether the first phase pulls other arms, or as often, as the plain loop."""
+    features = checked.instance.features
+    phase = checked.policy(features).phase(1, range(len(features)))
+    run = checked.loop(features).run(lambda _: 0.5, np.random.default_rng(0))
+    return run.pulls[0] != dict(zip(phase.pulled, phase.pulls, strict=True))
+
+
+def sums_differ(checked):
+    """Whether sums of 20 rewards have another law than sums of 20 uniforms, by 3000 of each."""
+    law, rng = checked.instance.laws[0], np.random.default_rng(0)
+    direct = 2 * law.mean * rng.random((3000, 20)).sum(axis=1)
+    return stats.ks_2samp(law.sums(20, 3000, rng), direct).pvalue < FALSE_ALARM
+
+
+def sizes_differ(checked):
+    """Whether the sizes of the active sets are others than those of the plain loop."""
+    features = checked.instance.features
+    return checked.policy(features).schedule.sizes != tuple(checked.loop(features).sizes)
+
+
+def estimates_differ(checked):
+    """Whether true means of the pulled arms lead to other estimates than all true means."""
+    phase = checked.policy(checked.instance.features).phase(1, range(checked.instance.arms))
+    estimates = phase.estimates(phase.statistic(checked.instance.means[list(phase.pulled)]))
+    return not np.allclose(estimates, checked.instance.means)
+
+
+def survivors_with(change):
+    """Return a mutant of `Phase.survivors` that changes estimates or how many are kept."""
+
+    def survivors(self, estimates):
+        estimates, keep = change(self, estimates)
+        order = np.argsort(-estimates, axis=1, kind="stable")
+        positions = np.sort(order[:, :keep], axis=1)
+        return np.asarray(self.active)[positions]
+
+    return survivors
+
+
+def noise_with(scale):
+    """Return a mutant of `DPBAI.noise` with another Laplace scale."""
+    return lambda self, pulls: Laplace(scale(self.epsilon, pulls))
+
+
+def smallest_in_the_last_phase(self, estimates):
+    return (-estimates if self.keep == 1 else estimates), self.keep
+
+
+def two_in_the_last_phase(self, estimates):
+    return estimates, max(2, self.keep)
+
+
+def one_more(self, estimates):
+    return estimates, self.keep + (self.keep > 1)
+
+
+def one_less(self, estimates):
+    return estimates, max(1, self.keep - 1)
+
+
+def transposed(vectors, indices):
+    return np.linalg.solve(vectors[indices], vectors.T).T
+
+
+def printed_sizes_from_the_proof(self):
+    """A mutant of eq. (s-p): the second stage starts at g_0, one phase longer."""
+    stage = [self.g[0] + self.h[p - 1] for p in range(1, self.M1 + 1)]
+    return (*stage, *self.g[0 if self.M1 else 1 : self.g.index(1) + 1])
+
+
+def rounded_down(self, weights):
+    return np.maximum(1, (weights * float(self.pulls_per_phase)).astype(int))
+
+
+DP_BAI = (synthetic, "DP-BAI", 120, 0.9)
+TIGHT = (synthetic, "DP-BAI", 120, 0.4)
+LADDER = (ladder, "DP-BAI", 240, 1.5)
+OBLIQUE = (oblique, "DP-BAI", 240, 1.5)
+DP_OD = (synthetic, "DP-OD", 120, 0.9)
+
+MUTANTS = {
+    "argmin for argmax in the last phase": (
+        Phase, "survivors", survivors_with(smallest_in_the_last_phase), DP_BAI, rates_differ),
+    "argmin in the last phase of several": (
+        Phase, "survivors", survivors_with(smallest_in_the_last_phase), LADDER, rates_differ),
+    "two arms kept in the last phase": (
+        Phase, "survivors", survivors_with(two_in_the_last_phase), DP_BAI, rates_differ),
+    "one arm too many kept": (Phase, "survivors", survivors_with(one_more), LADDER, rates_differ),
+    "one arm too few kept": (Phase, "survivors", survivors_with(one_less), LADDER, rates_differ),
+    "the proof's sizes for the printed ones": (
+        Schedule, "sizes", property(printed_sizes_from_the_proof), LADDER, sizes_differ),
+    "noise twice too large": (
+        DPBAI, "noise", noise_with(lambda e, n: 2 / (e * n)), DP_BAI, rates_differ),
+    "noise half as large": (
+        DPBAI, "noise", noise_with(lambda e, n: 0.5 / (e * n)), TIGHT, rates_differ),
+    "noise inverted": (DPBAI, "noise", noise_with(lambda e, n: e * n), DP_BAI, rates_differ),
+    "epsilon inverted": (DPBAI, "noise", noise_with(lambda e, n: e / n), TIGHT, rates_differ),
+    "noise not divided by the number of pulls": (
+        DPBAI, "noise", noise_with(lambda e, _: 1 / e), DP_BAI, rates_differ),
+    "noise with the variance for the deviation": (
+        DPBAI, "noise", noise_with(lambda e, n: 2 / (e * n) ** 2), DP_BAI, rates_differ),
+    "Gaussian noise for Laplace noise": (
+        DPBAI, "noise", lambda self, n: Gaussian(4 / (self.epsilon * n), 0.1), DP_BAI,
+        rates_differ),
+    "no noise in DP-OD": (DPOD, "noise", ODLinBAI.noise, DP_OD, rates_differ),
+    "noise of DP-OD divided by the pulls": (
+        DPOD, "noise", lambda self, _: Laplace(10 / self.epsilon / 59), DP_OD, rates_differ),
+    "sums not divided by the number of pulls": (
+        Uniform, "sums", lambda *a: a[1] * ORIGINAL_SUMS(*a), TIGHT, rates_differ),
+    "rewards on [0, mu]": (
+        Uniform, "sums", lambda *a: ORIGINAL_SUMS(*a) / 2, DP_BAI, rates_differ),
+    "rewards on [0, 4 mu]": (
+        Uniform, "sums", lambda *a: ORIGINAL_SUMS(*a) * 2, TIGHT, rates_differ),
+    "one sum for all trials": (
+        Uniform, "sums", lambda law, n, size, rng: ORIGINAL_SUMS(law, n, 1, rng).repeat(size),
+        DP_BAI, sums_differ),
+    "one pull too few": (
+        Uniform, "sums", lambda law, n, *a: ORIGINAL_SUMS(law, n - 1, *a), DP_BAI, sums_differ),
+    "decoder transposed": (maxdet, "_coordinates", transposed, LADDER, rates_differ),
+    "decoder transposed, seen in estimates": (
+        maxdet, "_coordinates", transposed, OBLIQUE, estimates_differ),
+    "pulls rounded down": (schedule, "ceil_div", lambda a, b: a // b, (ladder, "DP-BAI", 241, 1.5),
+        plans_differ),
+    "pulls of a design rounded down": (
+        ODLinBAI, "_rounded_up", rounded_down, (synthetic, "OD-LinBAI", 120, 1.0), plans_differ),
+    "T' not divided among the phases": (
+        Schedule, "pulls", lambda _, usable, m: math.ceil(usable / m), LADDER, plans_differ),
+    "nothing reserved for rounding up": (
+        Schedule, "reserve", property(lambda _: 0), LADDER, plans_differ),
+    "Max-Det below the square, not the root": (
+        "dpbai.policies.dp_bai.pulls_max_det", None, lambda rank, size: rank < size**2, LADDER,
+        lambda checked: any(
+            len(checked.policy(checked.instance.features).phase(2, active).pulled) != 6
+            for active in [(0, 1, 2, 3, 4, 5)])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_caught(name, monkeypatch):
+    target, attribute, mutant, (instance, policy, budget, epsilon), check = MUTANTS[name]
+    checked = case(instance(), policy, budget, epsilon)
+    assert not check(checked), "the check must pass as long as nothing is changed"
+    if attribute is None:
+        monkeypatch.setattr(target, mutant)
+    else:
+        monkeypatch.setattr(target, attribute, mutant)
+    assert check(checked)
