@@ -1,0 +1,27 @@
+"""Privacy, computed from plans and attacked by audits (Sec. 2, App. table-DP, App. DP-BAI-Gauss).
+
+`certificate` bounds from above what any run can give away; the audits bound it from below.
+"""
+
+from dpbai.privacy.audit import Audit, pull_audit
+from dpbai.privacy.certificate import Certificate, certificate, certify
+from dpbai.privacy.exact_audit import exact_audit
+from dpbai.privacy.monte_carlo_audit import LowerBound, monte_carlo_audit, run_on_table
+from dpbai.privacy.pull_by_pull import PullByPull
+from dpbai.privacy.survivors import log_survival
+from dpbai.privacy.tables import TableGrid
+
+__all__ = [
+    "Audit",
+    "Certificate",
+    "LowerBound",
+    "PullByPull",
+    "TableGrid",
+    "certificate",
+    "certify",
+    "exact_audit",
+    "log_survival",
+    "monte_carlo_audit",
+    "pull_audit",
+    "run_on_table",
+]

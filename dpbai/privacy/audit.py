@@ -1,0 +1,145 @@
+"""What the output of a policy gives away, when its law is known on every table of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.policies.pull import PullPolicy, output_law
+from dpbai.privacy.tables import Table, TableGrid
+
+LARGEST_GRID = 2**18
+"""Audits refuse grids of more tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """The exact law of the outputs on a grid of tables, and the largest loss in it.
+
+    Attributes
+    ----------
+    outputs : tuple
+        What the policy may put out.
+    log_probabilities : ndarray of shape (outputs, tables)
+        Log probability of each output on each table of the grid.
+    grid : TableGrid
+        The tables.
+    pairs : ndarray of int, shape (pairs, 2)
+        Positions of the neighbouring tables.
+    """
+
+    outputs: tuple[Hashable, ...]
+    log_probabilities: FloatArray
+    grid: TableGrid
+    pairs: IntArray
+
+    @cached_property
+    def _worst(self) -> tuple[float, int, IntArray]:
+        """The largest log ratio, its output, and the pair of tables, the likelier one first."""
+        worst = (0.0, 0, np.zeros(2, dtype=np.int64))
+        for output, values in enumerate(self.log_probabilities):
+            first, second = values[self.pairs.T]
+            with np.errstate(invalid="ignore"):
+                ratios = np.where(first == second, 0.0, first - second)
+            if not ratios.size:
+                continue
+            at = int(np.argmax(np.abs(ratios)))
+            if abs(ratios[at]) > worst[0]:
+                pair = self.pairs[at] if ratios[at] > 0 else self.pairs[at][::-1]
+                worst = (float(abs(ratios[at])), output, pair)
+        return worst
+
+    @property
+    def epsilon(self) -> float:
+        """The largest log ratio of the probabilities of an output on neighbouring tables.
+
+        No event, made of several outputs, has a larger one. Infinity means that an output that is
+        possible on one table is impossible on the other.
+        """
+        return self._worst[0]
+
+    @property
+    def event(self) -> Hashable:
+        """The output that attains `epsilon`."""
+        return self.outputs[self._worst[1]]
+
+    @property
+    def tables(self) -> tuple[Table, Table]:
+        """The neighbouring tables that attain `epsilon`; on the first, `event` is likelier."""
+        likelier, other = self._worst[2].tolist()
+        return self.grid.table(likelier), self.grid.table(other)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return the least delta for which the outputs are (epsilon, delta)-private on the grid.
+
+        It is the largest sum over outputs of max(0, P - e^epsilon P') of neighbouring tables.
+
+        Raises
+        ------
+        ValueError
+            If `epsilon` is negative or NaN.
+        """
+        if _check.number(epsilon, "epsilon") < 0:
+            raise ValueError(f"epsilon must be at least 0, got {epsilon}")
+        totals = np.zeros((2, len(self.pairs)))
+        for values in self.log_probabilities:
+            first, second = np.exp(values[self.pairs.T])
+            totals[0] += np.maximum(0, first - np.exp(epsilon) * second)
+            totals[1] += np.maximum(0, second - np.exp(epsilon) * first)
+        return float(totals.max(initial=0.0))
+
+
+def checked_grid(grid: TableGrid) -> TableGrid:
+    """Return the grid if it is small enough to go through.
+
+    Raises
+    ------
+    ValueError
+        If it has more than 2^18 tables.
+    """
+    if grid.size > LARGEST_GRID:
+        raise ValueError(
+            f"an exact audit goes through at most {LARGEST_GRID} reward tables, this one would "
+            f"need {grid.size}: take fewer arms or pulls, or monte_carlo_audit"
+        )
+    return grid
+
+
+def pull_audit(
+    policy: PullPolicy, *, neighbours: str = "reward", time_indexed: bool = False
+) -> Audit:
+    """Return the exact audit of a policy that chooses pull by pull, on all tables of 0 and 1.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
+    neighbours : {"reward", "column"}
+        Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
+        arms at one index (the definition of table-DP).
+    time_indexed : bool, default False
+        Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
+        of that of the n-th pull of the arm.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 2^18 tables, or `neighbours` is none of these.
+    """
+    _check.choice(neighbours, "neighbours", ("reward", "column"))
+    grid = checked_grid(TableGrid.full(policy.arms, policy.budget))
+    laws = [
+        output_law(policy, grid.table(position), time_indexed=time_indexed)
+        for position in range(grid.size)
+    ]
+    outputs = tuple(sorted(set().union(*laws)))
+    probabilities = np.array([[law.get(output, 0.0) for law in laws] for output in outputs])
+    with np.errstate(divide="ignore"):
+        log_probabilities = np.log(probabilities)
+    pairs = grid.neighbours() if neighbours == "reward" else grid.column_neighbours()
+    return Audit(outputs, log_probabilities, grid, pairs)

@@ -1,0 +1,181 @@
+"""Engines with a mistake put in on purpose: what an audit must notice, and on which plans it can.
+
+A mistake in a scale is a policy with another noise, and needs no engine. Those here break what all
+plans rely on: that every coordinate gets noise of its own, and that no reward is used twice. They
+are for policies that pull all active arms equally often, with Laplace noise. `engine` makes runs
+for `monte_carlo_audit`; the two audits know the exact law of the transcripts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from scipy import special
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.noise import Laplace
+from dpbai.policies import Phase, Policy
+from dpbai.privacy.audit import Audit, checked_grid
+from dpbai.privacy.exact_audit import Transcript
+from dpbai.privacy.monte_carlo_audit import RewardTable, Run
+from dpbai.privacy.survivors import Survivors, log_survival
+from dpbai.privacy.tables import TableGrid
+
+MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
+
+
+def engine(mistake: str) -> Run:
+    """Return an engine for `monte_carlo_audit` with a mistake.
+
+    Parameters
+    ----------
+    mistake : {"none", "shared noise", "reused noise", "reused samples"}
+        All arms of a phase get the same noise; an arm keeps its noise, in units of the scale, for
+        all phases; or means are over the rewards of all phases so far, with noise to match.
+
+    Raises
+    ------
+    ValueError
+        If `mistake` is none of these.
+    """
+    _check.choice(mistake, "mistake", MISTAKES)
+
+    def run(
+        policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
+    ) -> Counter[Transcript]:
+        arms = policy.features.shape[0]
+        before = rng.laplace(size=(trials, arms))
+        waiting: list[tuple[Transcript, IntArray, int]] = [((), np.arange(trials), 0)]
+        ended: Counter[Transcript] = Counter()
+        while waiting:
+            past, trial, start = waiting.pop()
+            active = past[-1] if past else tuple(range(arms))
+            if len(active) == 1:
+                ended[past] = len(trial)
+                continue
+            phase = policy.phase(len(past) + 1, active)
+            pulls, scale = _equal(phase)
+            stop = start + pulls
+            if mistake == "reused samples":
+                start, scale = 0, scale * pulls / stop
+            noise = rng.laplace(size=(len(trial), len(active)))
+            if mistake == "shared noise":
+                noise[:] = noise[:, :1]
+            elif mistake == "reused noise":
+                noise = before[trial][:, list(active)]
+            means = np.array([np.mean(table[arm][start:stop]) for arm in active])
+            survivors = phase.survivors(means + scale * noise)
+            waiting += [
+                ((*past, tuple(kept.tolist())), trial[(survivors == kept).all(axis=1)], stop)
+                for kept in np.unique(survivors, axis=0)
+            ]
+        return ended
+
+    return run
+
+
+def reused_samples_audit(policy: Policy) -> Audit:
+    """Return the exact audit of three arms and two phases, the second averaging all rewards.
+
+    Raises
+    ------
+    ValueError
+        If `policy` has other plans, or there are more than 2^18 tables.
+    """
+    first, second, grid = _two_phases(policy)
+    if len(first.active) != 3:
+        raise ValueError(f"policy must have 3 arms, got {len(first.active)}")
+    (n, _), (m, scale) = _equal(first), _equal(second)
+    sums = grid.steps.reshape(-1, 2, 3)
+    law = _law(first, sums[:, 0], n)
+    noise = Laplace(scale * m / (n + m))
+    rows: dict[Transcript, FloatArray] = {}
+    for kept, values in law.items():
+        merged = replace(second, active=kept, pulled=kept, noise=noise)
+        winners = _law(merged, sums.sum(axis=1)[:, list(kept)], n + m)
+        rows |= {(kept, winner): values + final for winner, final in winners.items()}
+    return Audit(tuple(rows), np.stack(list(rows.values())), grid, grid.neighbours())
+
+
+def reused_noise_audit(policy: Policy) -> Audit:
+    """Return the exact audit of two phases of equal pulls, of which the first keeps two arms.
+
+    Arms keep their noise. The audit holds one transcript, arms 0 and 1 and then arm 1: by symmetry
+    the others lose as much.
+
+    Raises
+    ------
+    ValueError
+        If `policy` has other plans, or there are more than 2^18 tables.
+
+    Notes
+    -----
+    In units of the scale x_i = epsilon k_i + Z_i, where Z_i is the noise and k_i the sum of phase
+    1; the sums of phase 2 move them. What remains is an integral over the least of x_0 and x_1, by
+    Gauss-Legendre rules between all kinks.
+    """
+    first, second, grid = _two_phases(policy)
+    (n, scale), (m, _), arms = _equal(first), _equal(second), len(first.active)
+    if n != m:
+        raise ValueError(f"policy must pull equally often in both phases, got {n} and {m}")
+    epsilon = 1 / (scale * n)
+    reach = math.ceil((45 + epsilon * n) / epsilon)
+    edges = np.arange(-reach, reach + 1) * epsilon
+    nodes, weights = special.roots_legendre(20)
+    half = np.diff(edges)[:, None] / 2
+    x, weight = ((edges[:-1, None] + half) + half * nodes).ravel(), (half * weights).ravel()
+    unit = Laplace(1.0)
+
+    def density(z: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(unit.log_density(z)))
+
+    def cdf(z: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(unit.log_cdf(z)))
+
+    values = []
+    for steps in grid.steps:
+        k, k2 = epsilon * steps[:arms], epsilon * steps[arms:]
+        lead = (k[1] - k2[1]) - (k[0] - k2[0])  # arm 1 wins if x_1 - x_0 exceeds this
+        dropped = np.prod([cdf(x - k[arm]) for arm in range(2, arms)], axis=0)
+        integrand = density(x - k[0]) * cdf(k[1] - x - max(lead, 0))
+        if lead < 0:
+            integrand += density(x - k[1]) * (cdf(x - lead - k[0]) - cdf(x - k[0]))
+        values.append(math.log(weight @ (integrand * dropped)))
+    return Audit((((0, 1), (1,)),), np.array([values]), grid, grid.neighbours())
+
+
+def _equal(phase: Phase) -> tuple[int, float]:
+    """Return the pulls of each arm, and the scale of the noise on its mean."""
+    if phase.pulled != phase.active or len(set(phase.pulls)) != 1:
+        raise ValueError("policy must pull all active arms equally often")
+    if not isinstance(phase.noise, Laplace):
+        raise ValueError(f"policy must have Laplace noise, got {phase.noise}")
+    return phase.pulls[0], phase.noise.scale
+
+
+def _two_phases(policy: Policy) -> tuple[Phase, Phase, TableGrid]:
+    """Return both plans, and all tables up to the order of rewards; axes by phase, then arm."""
+    arms = policy.features.shape[0]
+    first = policy.phase(1, range(arms))
+    if first.keep != 2:
+        raise ValueError(f"policy must keep 2 arms in phase 1, got {first.keep}")
+    second = policy.phase(2, (0, 1))
+    cuts = (0, _equal(first)[0], _equal(first)[0] + _equal(second)[0])
+    blocks = tuple(
+        tuple((arm, index) for index in range(*span))
+        for span in pairwise(cuts)
+        for arm in range(arms)
+    )
+    return first, second, checked_grid(TableGrid(blocks))
+
+
+def _law(phase: Phase, sums: IntArray, pulls: int) -> dict[Survivors, FloatArray]:
+    """Return the log law of the survivors for each row of sums."""
+    distinct, where = np.unique(sums, axis=0, return_inverse=True)
+    law = log_survival(phase, distinct / pulls)
+    return {kept: values[where.ravel()] for kept, values in law.items()}

@@ -1,0 +1,81 @@
+"""An elimination policy as the paper's definitions see it: one pull at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbai._check import FloatArray
+from dpbai.policies import Policy
+from dpbai.policies.pull import History
+from dpbai.privacy.survivors import log_survival
+
+
+@dataclass(frozen=True, eq=False)
+class PullByPull:
+    """The `PullPolicy` that pulls as an elimination policy does, for tiny budgets.
+
+    A phase pulls its arms in turn. Its noise is not part of the history, which shows no more than
+    the arms pulled; so the next arm is drawn given what is known of the survivors. Pulls that the
+    policy leaves unused go to arm 0.
+
+    Parameters
+    ----------
+    policy : Policy
+        One that `exact_audit` can handle.
+    """
+
+    policy: Policy
+
+    @property
+    def arms(self) -> int:
+        """K, the number of arms."""
+        return int(self.policy.features.shape[0])
+
+    @property
+    def budget(self) -> int:
+        """T, the number of pulls."""
+        return self.policy.budget
+
+    def next_arm(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm to pull after `history`."""
+        return self._given(history, choice=0)
+
+    def recommend(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm recommended after T pulls."""
+        return self._given(history, choice=1)
+
+    def _given(self, history: History, choice: int) -> FloatArray:
+        weights = np.zeros(self.arms)
+        for weight, arms in self._runs(history, tuple(range(self.arms)), 1):
+            weights[arms[choice]] += weight
+        return np.asarray(weights / weights.sum())
+
+    def _runs(
+        self, history: History, active: Sequence[int], index: int
+    ) -> Iterator[tuple[float, tuple[int, int]]]:
+        """Yield the runs that pull as the history does: probability, next arm, arm recommended.
+
+        The arm recommended is -1 where it is not decided yet.
+        """
+        if len(active) == 1:
+            if all(arm == 0 for arm, _ in history):
+                yield 1.0, (0, active[0])
+            return
+        phase = self.policy.phase(index, active)
+        order = np.repeat(phase.pulled, phase.pulls).tolist()
+        seen = [arm for arm, _ in history[: len(order)]]
+        if seen != order[: len(seen)]:
+            return
+        if len(seen) < len(order):
+            yield 1.0, (order[len(seen)], -1)
+            return
+        rewards = [reward for _, reward in history[: len(order)]]
+        ends = np.cumsum(phase.pulls)[:-1]
+        means = np.array([[part.mean() for part in np.split(np.array(rewards), ends)]])
+        for kept, log_probability in log_survival(phase, means).items():
+            for weight, arms in self._runs(history[len(order) :], kept, index + 1):
+                yield math.exp(log_probability[0]) * weight, arms

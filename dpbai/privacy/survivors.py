@@ -1,0 +1,207 @@
+"""The exact law of the survivors of one phase, given the empirical means.
+
+Survivors are ranked by `decoder @ (statistic + noise)`. The law is a closed form for two
+independent estimates, and for others a one-dimensional integral: over the least surviving estimate
+where estimates are independent, over a sector of the plane where two coordinates are released.
+Integrands are smooth between known kinks, so that Gauss-Legendre rules are exact to rounding; all
+is done in logarithms, so that ratios of rare events are right.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+from scipy import special
+
+from dpbai._check import FloatArray
+from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.policies import Phase
+
+Survivors = tuple[int, ...]
+
+_NODES, _WEIGHTS = special.roots_legendre(24)
+_REACH = 45.0
+"""Densities fall below e^-45 of their peak within so many scales."""
+_ROWS = 1000
+
+
+def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]:
+    """Return the log probability of each surviving set, on each of many vectors of means.
+
+    Parameters
+    ----------
+    phase : Phase
+        Its noise is `NoNoise`, `Laplace` or `Gaussian`; the estimates must be the released
+        coordinates themselves, or decoded from at most two.
+    means : ndarray of shape (n, m)
+        Empirical means of the m pulled arms.
+
+    Returns
+    -------
+    dict
+        Arrays of shape (n,), for all sets that can survive; minus infinity where one does not.
+
+    Raises
+    ------
+    ValueError
+        If the phase decodes more than two coordinates.
+    TypeError
+        If its noise is of another kind.
+    """
+    statistic = phase.statistic(means)
+    if isinstance(phase.noise, NoNoise) or phase.coordinates == 0:
+        return _certain(phase, statistic)
+    if not isinstance(phase.noise, Laplace | Gaussian):
+        raise TypeError(f"no exact law for noise of type {type(phase.noise).__name__}")
+    if phase.decoder_matrix is None:
+        law = _two_independent if len(phase.active) == 2 else _independent
+    elif phase.coordinates == 1:
+        law = _half_lines
+    elif phase.coordinates == 2:
+        law = _sectors
+    else:
+        raise ValueError(
+            f"the exact law handles estimates decoded from at most 2 coordinates, but phase "
+            f"{phase.index} decodes {phase.coordinates}; use monte_carlo_audit"
+        )
+    blocks = [
+        law(phase, phase.noise, statistic[start : start + _ROWS])
+        for start in range(0, len(statistic), _ROWS)
+    ]
+    return {kept: np.concatenate([block[kept] for block in blocks]) for kept in blocks[0]}
+
+
+def _certain(phase: Phase, statistic: FloatArray) -> dict[Survivors, FloatArray]:
+    survivors = phase.survivors(phase.estimates(statistic))
+    kept, where = np.unique(survivors, axis=0, return_inverse=True)
+    with np.errstate(divide="ignore"):
+        return {
+            tuple(arms): np.log((where.ravel() == k).astype(float))
+            for k, arms in enumerate(kept.tolist())
+        }
+
+
+def _two_independent(
+    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
+) -> dict[Survivors, FloatArray]:
+    lead = statistic[:, 0] - statistic[:, 1]
+    first, second = phase.active
+    return {
+        (first,): noise.log_cdf_of_difference(lead),
+        (second,): noise.log_cdf_of_difference(-lead),
+    }
+
+
+def _independent(
+    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
+) -> dict[Survivors, FloatArray]:
+    """Integrate over x, the least surviving estimate: the others that survive lie above x."""
+    reach = _REACH * noise.standard_deviation
+    x, log_weights = _rule(
+        statistic.min(axis=1) - reach, statistic.max(axis=1) + reach, statistic, noise
+    )
+    offsets = x[:, None, :] - statistic[:, :, None]
+    density, below, above = (
+        noise.log_density(offsets),
+        noise.log_cdf(offsets),
+        noise.log_cdf(-offsets),
+    )
+    law = {}
+    positions = range(len(phase.active))
+    for kept in combinations(positions, phase.keep):
+        dropped = [j for j in positions if j not in kept]
+        outside = below[:, dropped].sum(axis=1) + log_weights
+        inside = above[:, list(kept)].sum(axis=1)
+        terms = [outside + inside - above[:, i] + density[:, i] for i in kept]
+        arms = tuple(phase.active[i] for i in kept)
+        law[arms] = special.logsumexp(np.stack(terms), axis=(0, 2))
+    return law
+
+
+def _half_lines(
+    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
+) -> dict[Survivors, FloatArray]:
+    """One coordinate w orders the arms in one way if positive, in another if negative."""
+    law: dict[Survivors, FloatArray] = {}
+    for sign in (1.0, -1.0):
+        _add(law, _ranked(phase, np.array([sign])), noise.log_cdf(sign * statistic[:, 0]))
+    return law
+
+
+def _sectors(
+    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
+) -> dict[Survivors, FloatArray]:
+    """Two coordinates order the arms by their direction: constant between critical directions.
+
+    Quarter turns leave the law of the noise alone; so each sector is turned to lie around the
+    first axis, within 45 degrees of it.
+    """
+    rows = phase.decoder
+    gaps = np.array([a - b for a, b in combinations(rows, 2) if np.any(a != b)]).reshape(-1, 2)
+    critical = np.arctan2(gaps[:, 0], -gaps[:, 1])
+    diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
+    angles = np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi)
+    angles = np.unique(angles)
+    law: dict[Survivors, FloatArray] = {}
+    for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
+        middle = (start + stop) / 2
+        kept = _ranked(phase, np.array([math.cos(middle), math.sin(middle)]))
+        turns = round(middle / (math.pi / 2))
+        turned = statistic.copy()
+        for _ in range(turns % 4):
+            turned = np.column_stack([turned[:, 1], -turned[:, 0]])
+        turn = turns * math.pi / 2
+        _add(law, kept, _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn)))
+    return law
+
+
+def _sector(
+    noise: Laplace | Gaussian, statistic: FloatArray, low: float, high: float
+) -> FloatArray:
+    """Return log P(low w_1 < w_2 < high w_1, w_1 > 0) of w = statistic + noise; slopes in [-1, 1].
+
+    The integrand decays beyond the first statistic and twice the second: a kink farther out
+    belongs to a slope below 1/2, too small to make up for the decay of the density.
+    """
+    first, second = statistic.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kinks = np.column_stack([first, second / low, second / high])
+    reach = 2 * _REACH * noise.standard_deviation
+    stop = np.maximum(0, np.maximum(first, 2 * np.abs(second))) + reach
+    x, log_weights = _rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), noise)
+    upper, lower = high * x - second[:, None], low * x - second[:, None]
+    # P(lower < Z < upper), from the tail in which the interval lies, lest digits cancel.
+    mirrored = upper + lower > 0
+    upper, lower = np.where(mirrored, -lower, upper), np.where(mirrored, -upper, lower)
+    log_upper = noise.log_cdf(upper)
+    with np.errstate(divide="ignore"):
+        between = log_upper + np.log(-np.expm1(noise.log_cdf(lower) - log_upper))
+    density = noise.log_density(x - first[:, None])
+    return np.asarray(special.logsumexp(density + between + log_weights, axis=1))
+
+
+def _rule(
+    start: FloatArray, stop: FloatArray, kinks: FloatArray, noise: Laplace | Gaussian
+) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and log weights, shape (n, nodes), of integrals over [start, stop]."""
+    step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
+    pieces = math.ceil(float((stop - start).max()) / step)
+    inner = np.clip(kinks, start[:, None], stop[:, None])
+    edges = np.sort(np.concatenate([np.linspace(start, stop, pieces + 1, axis=1), inner], axis=1))
+    half = np.diff(edges, axis=1)[:, :, None] / 2
+    middle = (edges[:, 1:] + edges[:, :-1])[:, :, None] / 2
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(half * _WEIGHTS)
+    rows = len(start)
+    return (middle + half * _NODES).reshape(rows, -1), log_weights.reshape(rows, -1)
+
+
+def _ranked(phase: Phase, coordinates: FloatArray) -> Survivors:
+    survivors = phase.survivors(phase.estimates(coordinates[None, :]))
+    return tuple(survivors[0].tolist())
+
+
+def _add(law: dict[Survivors, FloatArray], kept: Survivors, log_probability: FloatArray) -> None:
+    law[kept] = np.logaddexp(law[kept], log_probability) if kept in law else log_probability

@@ -1,0 +1,101 @@
+"""Reward tables and their neighbours, run (Sec. 2 and the appendix on table-DP).
+
+A table holds the reward of each arm at each index: of its n-th pull, or of time t for the dual
+decision maker. Audits go through all tables of two rewards, low and high, on a grid. Where the
+order of some rewards cannot matter, because they are summed, the grid counts the high ones only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from dpbai._check import IntArray
+
+Table = tuple[tuple[float, ...], ...]
+"""The rewards of each arm; rows may differ in length."""
+
+Entry = tuple[int, int]
+"""An arm, and the index of a reward in its row, both from 0."""
+
+
+@dataclass(frozen=True)
+class TableGrid:
+    """All reward tables with entries low and high, up to order within blocks of rewards.
+
+    Parameters
+    ----------
+    blocks : sequence of sequences of (arm, index)
+        Each entry of the table in one block. A block of n rewards is one axis of the grid, with
+        n + 1 steps: at step k its first k rewards are high.
+    rewards : (float, float), default (0, 1)
+        The low and the high reward.
+    arms : int, default 0
+        Tables have at least so many rows; those of arms that are in no block are empty.
+    """
+
+    blocks: tuple[tuple[Entry, ...], ...]
+    rewards: tuple[float, float] = (0.0, 1.0)
+    arms: int = 0
+
+    @classmethod
+    def full(cls, arms: int, budget: int) -> TableGrid:
+        """Return the grid of all 2^(K T) tables, each entry a block of its own."""
+        return cls(tuple(((arm, index),) for index in range(budget) for arm in range(arms)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Steps of each axis."""
+        return tuple(len(block) + 1 for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        """The number of tables."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def steps(self) -> IntArray:
+        """How many rewards of each block are high, shape (size, blocks)."""
+        return np.indices(self.shape).reshape(len(self.blocks), -1).T
+
+    def table(self, position: int) -> Table:
+        """Return the table at a position of the grid, 0 to size - 1."""
+        low, high = self.rewards
+        rows: dict[int, dict[int, float]] = {}
+        for block, step in zip(self.blocks, self.steps[position], strict=True):
+            for rank, (arm, index) in enumerate(block):
+                rows.setdefault(arm, {})[index] = high if rank < step else low
+        arms = range(max([self.arms, *(arm + 1 for arm in rows)]))
+        return tuple(tuple(reward for _, reward in sorted(rows.get(a, {}).items())) for a in arms)
+
+    def neighbours(self) -> IntArray:
+        """Return the pairs of tables that differ in one reward, shape (pairs, 2)."""
+        return self._pairs([[axis] for axis in range(len(self.blocks))], only_adjacent=True)
+
+    def column_neighbours(self) -> IntArray:
+        """Return the pairs that differ in rewards of one index, of any arms (table-DP).
+
+        Meant for `full` grids, where each entry is a block of its own.
+        """
+        columns: dict[int, list[int]] = {}
+        for axis, ((_, index),) in enumerate(self.blocks):
+            columns.setdefault(index, []).append(axis)
+        return self._pairs(list(columns.values()), only_adjacent=False)
+
+    def _pairs(self, groups: Sequence[list[int]], *, only_adjacent: bool) -> IntArray:
+        """Return pairs of positions that differ along the axes of one group only."""
+        positions = np.arange(self.size).reshape(self.shape)
+        pairs = [np.empty((0, 2), dtype=np.int64)]
+        for axes in groups:
+            last = range(-len(axes), 0)
+            lines = np.moveaxis(positions, axes, last)
+            lines = lines.reshape(-1, math.prod(self.shape[axis] for axis in axes))
+            values = range(lines.shape[1])
+            chosen = pairwise(values) if only_adjacent else combinations(values, 2)
+            pairs += [lines[:, list(pair)] for pair in chosen]
+        return np.concatenate(pairs)
