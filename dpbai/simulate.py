@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,10 +21,13 @@ from scipy import stats
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
+from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
+
+_PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
 Batch = list[tuple[Phase, int]]
@@ -90,7 +95,14 @@ class Simulation:
         return float(low), float(high)
 
 
-def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0) -> Simulation:
+def simulate(
+    policy: Policy,
+    instance: Instance,
+    *,
+    trials: int,
+    seed: Seed = 0,
+    executor: Executor | None = None,
+) -> Simulation:
     """Run `policy` on `instance` many times.
 
     Parameters
@@ -104,6 +116,10 @@ def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0)
         Number of independent runs, at least 1.
     seed : int, SeedSequence or Generator, default 0
         Source of randomness; the same seed gives the same result.
+    executor : concurrent.futures.Executor, optional
+        More than a million trials are run in parts of a million, each with a seed of its own. This
+        runs the parts, in any number of workers; the result is the same without it. A part whose
+        worker died is run again in this process, with the same seed, and a `RuntimeWarning`.
 
     Returns
     -------
@@ -118,6 +134,26 @@ def simulate(policy: Policy, instance: Instance, *, trials: int, seed: Seed = 0)
     arms = policy.features.shape[0]
     if arms != instance.arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    if trials <= _PART:
+        return _simulated(policy, instance, trials, seed)
+    sizes = [min(_PART, trials - done) for done in range(0, trials, _PART)]
+    seeds = _check.seed_sequence(seed).spawn(len(sizes))
+    calls = [
+        partial(_simulated, policy, instance, size, child)
+        for size, child in zip(sizes, seeds, strict=True)
+    ]
+    parts = [part for _, part in in_any_order(calls, executor)]
+    return Simulation(
+        recommended=np.sum([part.recommended for part in parts], axis=0),
+        best=instance.best,
+        pulls=max(part.pulls for part in parts),
+        epsilon=max(part.epsilon for part in parts),
+        delta=max(part.delta for part in parts),
+    )
+
+
+def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
+    arms = instance.arms
     rng = _check.generator(seed)
     # How many trials reached each active set, and the most pulls of any of them on the way.
     reached = Counter({tuple(range(arms)): trials})

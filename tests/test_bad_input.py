@@ -106,7 +106,7 @@ def test_bad_deltas(delta, error, match):
 
 
 def test_a_tiny_delta_has_a_finite_scale():
-    """Case 8: sigma for epsilon = 1, delta = 1e-300 is 36.9."""
+    """Sigma for epsilon = 1, delta = 1e-300 is 36.9."""
     policy = DPBAIGauss(X, budget=100, epsilon=1.0, delta=1e-300)
     assert policy.sigma == pytest.approx(36.9, abs=0.05)
 

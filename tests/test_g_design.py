@@ -18,7 +18,7 @@ def variances(vectors, weights):
 
 
 def test_largest_variance_is_the_dimension_every_time():
-    """Case 4: 200 random sets; the gap is computed here, not taken from the solver."""
+    """200 random sets; the gap is computed here, not taken from the solver."""
     rng = np.random.default_rng(0)
     for _ in range(200):
         vectors = rng.normal(size=(30, 3))
@@ -33,7 +33,7 @@ def test_largest_variance_is_the_dimension_every_time():
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 7, 10])
 def test_a_basis_is_pulled_equally(dimension):
-    """Case 4: K = d gives weights 1/d exactly, and so does a basis that is the optimal support."""
+    """K = d gives weights 1/d exactly, and so does a basis that is the optimal support."""
     rng = np.random.default_rng(dimension)
     basis = rng.normal(size=(dimension, dimension))
     assert (dpbai.g_optimal_design(basis).weights == 1 / dimension).all()
@@ -108,7 +108,7 @@ def test_arms_that_are_all_zero_need_no_pulls():
 
 @pytest.mark.parametrize("budget", [300, 301, 1000])
 def test_tiny_weights_are_not_rounded_up_to_pulls(budget):
-    """Case 5: K = 200, d = 2; a pull for each arm with a weight of 1e-9 would overspend."""
+    """K = 200, d = 2; a pull for each arm with a weight of 1e-9 would overspend."""
     for seed in range(20):
         vectors = np.random.default_rng(seed).normal(size=(200, 2))
         phase = dpbai.ODLinBAI(vectors, budget=budget).phase(1, range(200))

@@ -38,7 +38,7 @@ def test_synthetic_omega_is_drawn_from_the_seed():
 @pytest.mark.parametrize(
     ("means", "expected", "bound"),
     [
-        ("printed", [0.55, 0.5], 1.1),  # note 11: rewards outside the model
+        ("printed", [0.55, 0.5], 1.1),  # rewards leave the model
         ("in-range", [0.5, 0.45], 1.0),
     ],
 )

@@ -104,7 +104,7 @@ def test_deficient_arms_have_a_collection_of_their_rank(seed, inner):
 
 
 def test_a_tiny_pivot_is_no_dimension():
-    """Case 2: rank 2, where a pivot of rounding error scores a subset of three best."""
+    """Rank 2, where a pivot of rounding error scores a subset of three best."""
     vectors = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0]], dtype=float)
     for rotation in (np.eye(3), linalg.qr(np.arange(9.0).reshape(3, 3) ** 2 + np.eye(3))[0]):
         for max_subsets in (10**6, 0):

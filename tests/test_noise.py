@@ -39,8 +39,8 @@ def test_analytic_sigma_gives_exactly_the_delta_asked_for(epsilon, delta):
     assert exact_log_delta(epsilon, sigma * (1 - 1e-6)) > math.log(delta)
 
 
-def test_analytic_sigma_in_the_notes_numbers():
-    """Note 12 and case 8."""
+def test_analytic_sigma_at_known_points():
+    """The classic one at (1, 1e-5) is 4.85; at 1e-300 only log-space arithmetic finds a root."""
     assert gaussian_sigma(1, 1e-5, "analytic") == pytest.approx(3.73, abs=0.005)
     assert gaussian_sigma(1, 1e-300, "analytic") == pytest.approx(36.9, abs=0.05)
 
@@ -53,8 +53,8 @@ def test_classic_sigma_is_the_papers():
 
 
 @pytest.mark.parametrize(("delta", "threshold"), [(1e-5, 8.42), (1e-3, 7.47), (0.1, 5.75)])
-def test_classic_calibration_fails_from_the_notes_thresholds_on(delta, threshold):
-    """Note 12: the delta that truly holds, to 80 digits, on both sides of the threshold."""
+def test_classic_calibration_fails_for_large_epsilon(delta, threshold):
+    """The delta that truly holds, to 80 digits, on both sides of the threshold."""
     for epsilon, fails in ((threshold - 0.01, False), (threshold + 0.01, True)):
         sigma = gaussian_sigma(epsilon, delta, "classic")
         assert (exact_log_delta(epsilon, sigma) > math.log(delta)) == fails
@@ -133,7 +133,7 @@ NOISES = {"laplace": Laplace(0.3), "gaussian": Gaussian(0.3, 1e-5), "none": NoNo
 
 @pytest.mark.parametrize(("name", "law"), [("laplace", stats.laplace), ("gaussian", stats.norm)])
 def test_samples_have_the_law_with_that_scale(name, law):
-    """Case 7: a variance taken for a deviation, or 1/scale for scale, would fail. KS at 1e-6."""
+    """A variance taken for a deviation, or 1/scale for scale, would fail. KS at 1e-6."""
     sample = NOISES[name].sample(np.random.default_rng(1), (100, 200))
     assert sample.shape == (100, 200)
     assert stats.kstest(sample.ravel(), law(scale=0.3).cdf).pvalue > FALSE_ALARM

@@ -54,7 +54,7 @@ def test_a_phase_of_max_det_by_hand():
 
 
 def test_a_phase_that_pulls_all_arms_by_hand():
-    """K = 4, d = 2: 2 < sqrt(4) does not hold, line 14 (note 8); T' = 31 - 2, lowered to 28."""
+    """K = 4, d = 2: 2 < sqrt(4) does not hold, line 14; T' = 31 - 2, lowered to 28."""
     features = np.array([[1, 0], [0, 1], [3, 0], [0, -2]])
     phase = DPBAI(features, budget=31, epsilon=0.5).phase(1, range(4))
     assert phase.pulled == (0, 1, 2, 3)
@@ -62,7 +62,7 @@ def test_a_phase_that_pulls_all_arms_by_hand():
     assert phase.noise == Laplace(1 / (0.5 * 7))  # line 16
     np.testing.assert_array_equal(response(phase), np.eye(4))
     printed = DPBAI(features, budget=31, epsilon=0.5, budget_rule="printed").phase(1, range(4))
-    assert printed.pulls == (8, 8, 8, 8)  # 32 of 31: note 4
+    assert printed.pulls == (8, 8, 8, 8)  # 32 of 31
 
 
 def test_later_phases_plan_for_the_arms_that_are_left():
@@ -101,7 +101,7 @@ def test_baseline_pulls_every_arm_in_every_phase():
 
 
 def test_baseline_as_printed_overspends_on_the_papers_instance():
-    """Note 4: K = 30, d = 2, T = 100 pulls 120."""
+    """K = 30, d = 2, T = 100 pulls 120."""
     features = dpbai.synthetic(seed=0).features
     printed = Baseline(features, budget=100, epsilon=1.0, budget_rule="printed")
     assert printed.phase(1, range(30)).cost == 120
@@ -223,7 +223,7 @@ def test_each_reward_of_dp_bai_loses_exactly_epsilon(name, features, more):
 
 
 def test_dp_od_as_printed_loses_up_to_sqrt_d_times_epsilon():
-    """Note 9: one reward moves U by a_i; its L1 norm is sqrt(2) times the Euclidean one."""
+    """One reward moves U by a_i; its L1 norm is sqrt(2) times the Euclidean one."""
     features = np.array([[1, 1], [1, -1], [0.5, 0.5]]) / math.sqrt(2)
     printed, repaired = (
         DPOD(features, budget=50, epsilon=0.8, norm=norm).phase(1, range(3))

@@ -22,7 +22,7 @@ def example(convention="printed"):
 
 
 def test_lambda_is_the_least_base_from_two_on_whose_power_reaches_the_excess():
-    assert example().lam == pytest.approx(27.6496, abs=5e-5)  # natural logarithm (note 5)
+    assert example().lam == pytest.approx(27.6496, abs=5e-5)  # natural logarithm
     # 2^(log 4) = 2.61 reaches K - 4 = 2, so lambda is 2; it does not reach 3.
     assert Schedule(6, 4, 1000).lam == 2
     assert Schedule(7, 4, 1000).lam == pytest.approx(3 ** (1 / math.log(4)))
@@ -57,7 +57,7 @@ def test_g_and_h_worked_out_by_hand():
 
 
 def test_sizes_of_the_papers_example_under_both_conventions():
-    """Notes 1 and 2: s_1 = K = 10000, not 1000; the appendix halves from 64, not from 32."""
+    """The appendix prints s_1 = 1000 for K = 10000, and halves from 64 where eq. (s-p) has 32."""
     printed, proof = example("printed"), example("proof")
     assert printed.sizes == (10_000, 423, 77, 32, 16, 8, 4, 2, 1)
     assert (printed.M1, printed.M) == (3, 8)
@@ -104,7 +104,7 @@ def test_usable_budget_as_printed_is_the_budget_less_the_reserve():
 
 
 def test_max_det_is_pulled_only_below_the_square_root():
-    """Line 6 of Algorithm 1; a tie goes to line 14 (note 8)."""
+    """Line 6 of Algorithm 1; a tie goes to line 14."""
     assert pulls_max_det(2, 5)
     assert not pulls_max_det(2, 4)
     assert not pulls_max_det(3, 8)
@@ -144,13 +144,13 @@ def worst_overspending(arms, dimension, convention):
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_as_printed_121_pairs_of_arms_and_dimension_can_overspend(convention):
-    """Note 4; the enumeration is of its own, not the library's."""
+    """The enumeration is of its own, not the library's."""
     pairs = [(arms, dimension) for arms in range(3, 80) for dimension in range(2, 9)]
     assert sum(worst_overspending(*pair, convention) > 0 for pair in pairs) == 121
 
 
-def test_overspending_as_printed_in_the_notes_examples():
-    """Note 4: 68 pulls for T = 61 with K = 16, d = 4; by 45 with K = 64, d = 8; by 1 with 4, 2."""
+def test_overspending_as_printed_by_example():
+    """68 pulls for T = 61 with K = 16, d = 4; by 45 with K = 64, d = 8; by 1 with 4, 2."""
     printed = Schedule(16, 4, 61, budget_rule="printed")
     assert printed.dearest(printed.usable_budget) == 68
     assert worst_overspending(64, 8, "printed") == 45

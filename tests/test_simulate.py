@@ -196,7 +196,7 @@ def test_any_budget_runs(budget, trials, seed):
 
 
 def test_one_dimension_finds_the_best_arm():
-    """Case 6: not arm 0 without a pull."""
+    """Not arm 0 without a pull."""
     instance = dpbai.Instance([[0.2], [0.9], [0.5]], [0.5])
     for maker in (
         lambda x: DPBAI(x, budget=1000, epsilon=1.0),

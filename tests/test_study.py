@@ -53,7 +53,7 @@ def test_each_cell_is_the_simulation_with_its_spawned_seed():
 
 
 def test_any_number_of_worker_processes_gives_the_same_table():
-    """Case 10. A worker that inherited the parent's stream would repeat its draws."""
+    """A worker that inherited the parent's stream would repeat its draws."""
     serial = table()
     context = get_context("forkserver")
     context.set_forkserver_preload(["dpbai"])
