@@ -3,15 +3,20 @@
 A policy plans phases, engines execute the plans: see `Phase`, `simulate` and `study`.
 """
 
+from dpbai.exact import exact_error, exact_success
 from dpbai.gdesign import Design, g_optimal_design
-from dpbai.instance import Instance, synthetic, two_armed
+from dpbai.instance import Instance, hard_instances, synthetic, two_armed
 from dpbai.maxdet import MaxDet, max_det
 from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.planning import SmallestBudget, smallest_budget
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
+from dpbai.privacy import certificate, certify, exact_audit, monte_carlo_audit, pull_audit
 from dpbai.rewards import Bernoulli, Beta, Empirical, Uniform
 from dpbai.schedule import Schedule
+from dpbai.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
 from dpbai.simulate import Simulation, simulate
 from dpbai.study import study
+from dpbai.theory import explicit_upper_bound, gauss_upper_bound, hardness, upper_bound
 
 __version__ = "0.1.0"
 
@@ -29,16 +34,35 @@ __all__ = [
     "Laplace",
     "MaxDet",
     "NoNoise",
+    "NumpyNoise",
     "ODLinBAI",
+    "OpenDPNoise",
     "Phase",
     "Policy",
+    "ReleaseWarning",
     "Schedule",
+    "Session",
+    "SessionError",
     "Simulation",
+    "SmallestBudget",
     "Uniform",
+    "certificate",
+    "certify",
+    "exact_audit",
+    "exact_error",
+    "exact_success",
+    "explicit_upper_bound",
     "g_optimal_design",
+    "gauss_upper_bound",
+    "hard_instances",
+    "hardness",
     "max_det",
+    "monte_carlo_audit",
+    "pull_audit",
     "simulate",
+    "smallest_budget",
     "study",
     "synthetic",
     "two_armed",
+    "upper_bound",
 ]

@@ -1,4 +1,4 @@
-"""The lower bound of Theorem 4.3: its hard instances, every constant, and its three cases."""
+"""The lower bound of Theorem 4.7: its hard instances, every constant, and its three cases."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The lower bound of Theorem 4.3: change of measure, its constants, and its three cases.
+"""The lower bound of Theorem 4.7: change of measure, its constants, and its three cases.
 
 Two bounds carry the theorem. Some instance of every large K and H_BAI has error above
 exp(-401 T/(log K H_BAI)), with or without privacy; and of the instances of `hard_instances`, one
@@ -128,7 +128,7 @@ def lower_bound_valid_from(*, arms: int, pri: float) -> float:
 
 @dataclass(frozen=True)
 class CaseThresholds:
-    """From where the three cases of Theorem 4.3 hold, as logarithms: they are huge.
+    """From where the three cases of Theorem 4.7 hold, as logarithms: they are huge.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class CaseThresholds:
 
 
 def case_thresholds(*, beta: float, c: float) -> CaseThresholds:
-    """Return from where the three cases of Theorem 4.3 hold.
+    """Return from where the three cases of Theorem 4.7 hold.
 
     Parameters
     ----------

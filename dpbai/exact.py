@@ -1,0 +1,274 @@
+r"""Exact probabilities: what Monte Carlo estimates, without sampling.
+
+With one phase, the recommended arm is a function of the released coordinates alone: the arm whose
+row of the decoder has the largest product with them. If the coordinates are independent (each
+pulled arm enters one of them), the probability of recommending the best arm is an integral over
+one or two of them:
+
+- at most two coordinates: the best arm wins in a cone of the plane, bounded by two rays (Sec. 5's
+  instance, where all policies but Baseline pull two arms; and App. DP-OD's);
+- the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
+
+The error is summed from positive parts only, and densities and tails come with small relative
+errors (`dpbai.inversion`), so errors of 1e-30 are as good as errors of 0.3. The cost does not grow
+with the budget, except like its square root where rewards have atoms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.instance import Instance
+from dpbai.inversion import (
+    ComplexArray,
+    LogFunction,
+    RoughDensityError,
+    Term,
+    Variable,
+    log_integral,
+    settled,
+)
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.policies import Phase, Policy
+from dpbai.rewards import Beta, RewardLaw, Uniform
+
+_LARGEST_EXPONENT = 600.0
+_CIRCLE = 64
+_TAYLOR_TERMS = 20
+
+
+class NotExactError(ValueError):
+    """The probability has no integral that this module knows; `simulate` estimates it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no exact probability: {reason}; estimate it with simulate")
+
+
+def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
+    """Return the probability that `policy` recommends the best arm of `instance`.
+
+    It is 1 - `exact_error`; parameters, conditions and exceptions are those of `exact_error`.
+    """
+    return 1 - exact_error(policy, instance, rtol=rtol)
+
+
+def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
+    """Return the probability that `policy` does not recommend the best arm of `instance`.
+
+    Parameters
+    ----------
+    policy : Policy
+        With one phase, in which each pulled arm enters one released coordinate, and either at most
+        two coordinates are released or the decoder is the identity.
+    instance : Instance
+        Where rewards come from; its features may differ from those of the policy.
+    rtol : float, default 1e-9
+        Relative error to aim at, in [1e-12, 1e-2].
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 if it is below 1e-250, as it can be with many pulls.
+
+    Raises
+    ------
+    NotExactError
+        A `ValueError` that says which condition fails. The coordinates' distribution must also be
+        smooth: where rewards have atoms (`Bernoulli`, `Empirical`), the noise must be Gaussian, or
+        there must be noise and two arms (a single half-plane); with few pulls and little noise, not
+        even uniform rewards are smooth enough, or only for a larger `rtol`.
+    ValueError
+        If `rtol` is out of range, or policy and instance differ in the number of arms.
+    """
+    if not 1e-12 <= _check.number(rtol, "rtol") <= 1e-2:
+        raise ValueError(f"rtol must lie in [1e-12, 1e-2], got {rtol}")
+    arms = policy.features.shape[0]
+    if arms != instance.arms:
+        raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    phase = policy.phase(1, range(arms))
+    if phase.keep > 1:
+        raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
+    if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
+        # Without noise, the empirical means themselves may stand for what is released.
+        decoder = phase.decoder @ phase.release
+        phase = replace(phase, release_matrix=None, decoder_matrix=decoder)
+    if (np.count_nonzero(phase.release, axis=0) > 1).any():
+        raise NotExactError("a pulled arm enters two released coordinates, which makes them depend")
+    try:
+        if phase.coordinates <= 2:
+            return min(_outside_cone(phase, instance, rtol), 1.0)
+        if phase.decoder_matrix is None:
+            return min(_not_largest(phase, instance, rtol), 1.0)
+    except RoughDensityError as reason:
+        raise NotExactError(
+            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
+            f"little noise) for a relative error of {rtol}: {reason}"
+        ) from reason
+    raise NotExactError(
+        f"there are {phase.coordinates} released coordinates, more than 2, and the decoder is not "
+        "the identity"
+    )
+
+
+def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
+    """Return the probability that the released point lies outside the best arm's cone."""
+    normals = cone(phase.decoder, instance.best)
+    if normals is None:
+        return 1.0
+    if not len(normals):
+        return 0.0
+    terms = [_terms(phase, instance, row) for row in phase.release]
+    if len(normals) == 1:
+        height = [
+            term.times(weight)
+            for weight, summands in zip(normals[0].tolist(), terms, strict=True)
+            for term in summands
+            if weight
+        ]
+        return math.exp(settled(Variable(height, rtol).log_below(np.zeros(1))[:, 0], rtol))
+    first, second = (Variable(summands, rtol) for summands in terms)
+
+    def outside(x: FloatArray, below: LogFunction, above: LogFunction) -> FloatArray:
+        """Return the log probability of leaving the cone where the first coordinate is x."""
+        low, high = np.full(x.size, -np.inf), np.full(x.size, np.inf)
+        for across, along in normals:
+            if along > 0:
+                low = np.maximum(low, -across / along * x)
+            elif along < 0:
+                high = np.minimum(high, -across / along * x)
+            else:
+                low[across * x <= 0] = np.inf
+        either = np.minimum(np.logaddexp(below(low), above(high)), 0.0)
+        return np.where(low < high, either, 0.0)
+
+    def log_error(x: FloatArray) -> FloatArray:
+        return first.log_density(x) + outside(x, second.log_below, second.log_above)
+
+    def log_bound(x: FloatArray) -> FloatArray:
+        below, above = partial(second.log_bound, side=-1), partial(second.log_bound, side=1)
+        return first.log_bound(x, 0) + outside(x, below, above)
+
+    return math.exp(log_integral(log_error, log_bound, first.scan, rtol))
+
+
+def cone(decoder: FloatArray, best: int) -> FloatArray | None:
+    """Return inward normals of the half-planes that bound the best arm's winning set.
+
+    Parameters
+    ----------
+    decoder : ndarray of shape (K, q)
+        q <= 2; the estimates are `decoder @ z`.
+    best : int
+        Row of the best arm.
+
+    Returns
+    -------
+    ndarray of shape (k, q) or None
+        k <= 2 of the rows of `decoder[best] - decoder`: the best arm wins where all are positive on
+        z. None if it wins nowhere. Boundaries are left out, except that arms with equal rows
+        always tie, and the smallest index wins.
+    """
+    normals: FloatArray = decoder[best] - decoder
+    nonzero = (normals != 0).any(axis=1)
+    if not nonzero[:best].all():
+        return None
+    normals = normals[nonzero]
+    if not len(normals):
+        return normals
+    # The order of the angles does not depend on the units of the coordinates; its rounding does.
+    units = np.abs(normals).max(axis=0)
+    x, y = np.pad(normals / np.where(units > 0, units, 1), ((0, 0), (0, 2 - units.size))).T
+    angles = np.arctan2(y, x)
+    # Seen from the first, so that a fan of less than a half turn does not cross the cut.
+    turned = (angles - angles[0] + np.pi) % (2 * np.pi) - np.pi
+    low, high = int(turned.argmin()), int(turned.argmax())
+    if turned[high] - turned[low] >= np.pi:
+        return None
+    ends = [low] if turned[high] == turned[low] else [low, high]
+    return np.asarray(normals[ends])
+
+
+def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
+    """Return the probability that another independent coordinate exceeds the best arm's."""
+    others = [Variable(_terms(phase, instance, row), rtol) for row in phase.release]
+    best = others.pop(instance.best)
+
+    def log_bounds(x: FloatArray) -> FloatArray:
+        return np.minimum([other.log_bound(x, 1) for other in others], 0.0)
+
+    def log_error(x: FloatArray) -> FloatArray:
+        bounds = log_bounds(x)
+        visible = bounds > bounds.max(axis=0) + math.log(rtol) - 10
+        log_none = np.zeros((2, x.size))
+        with np.errstate(divide="ignore"):
+            for other, where in zip(others, visible, strict=True):
+                log_none[:, where] += np.log1p(-np.exp(other.log_above(x[where])))
+            return np.asarray(best.log_density(x) + np.log(-np.expm1(log_none)))
+
+    def log_bound(x: FloatArray) -> FloatArray:
+        any_exceeds = np.logaddexp.reduce(log_bounds(x))
+        return np.asarray(best.log_bound(x, 0) + np.minimum(any_exceeds, 0.0))
+
+    return math.exp(log_integral(log_error, log_bound, best.scan, rtol))
+
+
+def _terms(phase: Phase, instance: Instance, row: FloatArray) -> list[Term]:
+    """Return the independent summands of a released coordinate: weighted means, and noise."""
+    terms = [_noise_term(phase.noise)]
+    for arm, pulls, weight in zip(phase.pulled, phase.pulls, row.tolist(), strict=True):
+        if weight:
+            terms.append(_mean_term(instance.laws[arm], pulls).times(weight))
+    return terms
+
+
+def _noise_term(noise: Noise) -> Term:
+    def log_mgf(z: ComplexArray) -> ComplexArray:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.log(noise.characteristic_function(-1j * z)))
+
+    if not isinstance(noise, Laplace | Gaussian | NoNoise):
+        raise NotExactError(
+            f"where {type(noise).__name__} noise has exponential moments is unknown"
+        )
+    limit = 1 / noise.scale if isinstance(noise, Laplace) else math.inf
+    return Term(log_mgf, limit, 0.0, noise.standard_deviation, decays=True)
+
+
+def _mean_term(law: RewardLaw, pulls: int) -> Term:
+    """Return the mean of `pulls` rewards.
+
+    The logarithm of its transform is `pulls` times that of one reward, and so are its rounding
+    errors. Near 0, where all that matters lies when there are many pulls, they would be of the size
+    of `pulls` times machine epsilon; there, Taylor's series about the exact mean leaves errors that
+    shrink with abs(z)^2. Its coefficients (the cumulants) come from values on a circle on which the
+    moment generating function is within e^0.5 - 1 < 1 of 1, and so has no zeros.
+    """
+    bound = max(map(abs, law.support)) or 1.0
+    radius = 0.5 / bound
+    circle = radius * np.exp(2j * np.pi * np.arange(_CIRCLE) / _CIRCLE)
+    values = np.log(law.characteristic_function(-1j * circle))
+    coefficients = np.fft.fft(values).real[:_TAYLOR_TERMS] / _CIRCLE
+    coefficients[:2] = 0.0
+
+    def log_mgf(z: ComplexArray) -> ComplexArray:
+        argument = z / pulls
+        near = np.abs(argument) < radius / 8
+        result = np.empty(z.shape, dtype=complex)
+        result[near] = np.polynomial.polynomial.polyval(argument[near] / radius, coefficients)
+        with np.errstate(all="ignore"):
+            one = law.characteristic_function(-1j * argument[~near])
+            result[~near] = np.log(one) - law.mean * argument[~near]
+        return pulls * result
+
+    variance = 2 * float(coefficients[2]) / radius**2
+    if variance < 1e-14 * bound**2:
+        variance = 0.0
+    smooth = isinstance(law, Uniform | Beta) and law.mean > 0
+    limit = _LARGEST_EXPONENT / bound * pulls
+    return Term(log_mgf, limit, law.mean, math.sqrt(variance / pulls), decays=smooth)

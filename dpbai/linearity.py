@@ -1,0 +1,226 @@
+"""Are the means linear? A check that costs no privacy, because it reads releases only.
+
+The model of the paper (Sec. 2) says mu_i = a_i' theta, and a policy that pulls few arms relies on
+it for all others. Two phases that use different rewards estimate the same mean twice. If it is
+linear, the law of the difference is known but for the distribution of the rewards, and that one is
+bounded by Hoeffding's lemma. So a difference beyond `limits` speaks against linearity, whatever the
+means are.
+
+The second phase may be one of the run, or a `holdout` of arms that the run would not pull. The
+paper has no such check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.policies import Phase
+
+_VARIANCE = 0.25  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
+_STEPS = 60  # each leaves two thirds of an interval
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """Two estimates of the same means, compared.
+
+    Attributes
+    ----------
+    arms : tuple of int
+        The arms that both phases estimate, increasing.
+    differences : ndarray of shape (len(arms),)
+        The second estimate less the first.
+    limits : ndarray of shape (len(arms),)
+        What no difference exceeds if all means are linear, but for the stated probability.
+    """
+
+    arms: tuple[int, ...]
+    differences: FloatArray
+    limits: FloatArray
+
+    @property
+    def found(self) -> bool:
+        """Whether some difference exceeds its limit: the means are not linear, or chance is rare.
+
+        If nothing is found, the means may still be far from linear: see Notes of `misfit`.
+        """
+        return bool((np.abs(self.differences) > self.limits).any())
+
+
+def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
+    """Plan to pull some arms beside a run, and to release the mean of each with Laplace noise.
+
+    Parameters
+    ----------
+    arms : sequence of int
+        The arms to hold out, increasing.
+    pulls : int
+        How often to pull each of them; they come on top of the run's budget.
+    epsilon : float
+        Privacy parameter. The holdout has rewards of its own, so a run at the same epsilon and its
+        holdout are epsilon-private together.
+
+    Returns
+    -------
+    Phase
+        With one released coordinate per arm.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    arms = _check.active_set(arms, _check.LARGEST_COUNT)
+    pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
+    noise: Noise = NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
+    return Phase(
+        index=1, active=arms, pulled=arms, pulls=(pulls,) * len(arms), noise=noise, keep=len(arms)
+    )
+
+
+def misfit(
+    first: Phase,
+    released: ArrayLike,
+    second: Phase,
+    released_again: ArrayLike,
+    *,
+    level: float = 0.05,
+    candidates: int | None = None,
+) -> Misfit:
+    """Compare the estimates of two phases that use different rewards.
+
+    Parameters
+    ----------
+    first, second : Phase
+        Two phases of one run, or a phase and a `holdout`.
+    released, released_again : array_like of shape (coordinates,)
+        What each of them released, noise included.
+    level, candidates
+        As in `limits`.
+
+    Returns
+    -------
+    Misfit
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, a release has not as many numbers as its phase has
+        coordinates, or the phases have no arm in common.
+
+    Notes
+    -----
+    If the means are linear, something is `found` with probability at most `level`. If they are not,
+    an arm of which two estimates differ by twice its limit in expectation is missed with
+    probability at most `level`. But an arm is looked at only if both phases estimate it: the
+    survivors of a phase say nothing of an arm that it dropped because the model sold it short.
+    """
+    threshold = limits(first, second, level=level, candidates=candidates)
+    arms = _common(first, second)
+    estimates = []
+    for phase, statistic, name in (
+        (first, released, "released"),
+        (second, released_again, "released_again"),
+    ):
+        values = _check.vector(statistic, name)
+        if values.size != phase.coordinates:
+            raise ValueError(
+                f"{name} must hold {phase.coordinates} numbers, one for each coordinate of its "
+                f"phase, got {values.size}"
+            )
+        rows = [phase.active.index(arm) for arm in arms]
+        estimates.append(phase.estimates(values)[rows])
+    return Misfit(arms, estimates[1] - estimates[0], threshold)
+
+
+def limits(
+    first: Phase, second: Phase, *, level: float = 0.05, candidates: int | None = None
+) -> FloatArray:
+    """Return how far two estimates of each mean may lie apart if the means are linear.
+
+    It is known before anything is pulled, and tells what misfit the plans can find at all.
+
+    Parameters
+    ----------
+    first, second : Phase
+        Two phases that use different rewards in [0, 1].
+    level : float, default 0.05
+        The probability that any difference exceeds its limit although the means are linear is at
+        most this.
+    candidates : int, optional
+        How many arms might have been compared. By default as many as are: right for arms that were
+        chosen beforehand. If the second phase holds survivors of the first, it is the number of
+        arms that were active in the first, since the first release chose among them.
+
+    Returns
+    -------
+    ndarray
+        For the arms that both phases estimate, increasing.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the phases have no arm in common.
+
+    Notes
+    -----
+    The difference is a sum of independent terms, the empirical means and the noise of both phases
+    with known weights. With K(t) a bound on its log moment generating function, Chernoff's bound
+    and a union bound give the limit min_t (K(t) + log(2 candidates / level)) / t.
+    """
+    level = _check.proportion(level, "level")
+    arms = _common(first, second)
+    candidates = _check.whole(
+        len(arms) if candidates is None else candidates, "candidates", least=len(arms)
+    )
+    log_odds = math.log(2 * candidates / level)
+    parts = [_parts(phase, arms) for phase in (first, second)]
+    sampling = sum(variance for variance, _ in parts)
+    noises = [(phase.noise, rows) for phase, (_, rows) in zip((first, second), parts, strict=True)]
+    # The minimum lies below that of Gaussian terms of the same variances, and below the pole of
+    # Laplace noise.
+    spread = sampling + sum(
+        noise.standard_deviation**2 * (rows**2).sum(1) for noise, rows in noises
+    )
+    known = spread == 0
+    high = np.sqrt(2 * log_odds / np.where(known, 1.0, spread))
+    for noise, rows in noises:
+        if isinstance(noise, Laplace):
+            with np.errstate(divide="ignore"):
+                high = np.minimum(high, (1 - 1e-12) / (noise.scale * np.abs(rows).max(axis=1)))
+
+    def height(t: FloatArray) -> FloatArray:
+        exponent = sampling * t**2 / 2 + log_odds
+        for noise, rows in noises:
+            transform = noise.characteristic_function(-1j * t[:, None] * rows)
+            exponent = exponent + np.log(transform.real).sum(axis=1)
+        return np.asarray(exponent / t)
+
+    low = high * 1e-6
+    for _ in range(_STEPS):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        falls = height(left) > height(right)
+        low, high = np.where(falls, left, low), np.where(falls, high, right)
+    return np.where(known, 0.0, height(high))
+
+
+def _common(first: Phase, second: Phase) -> tuple[int, ...]:
+    arms = tuple(sorted(set(first.active) & set(second.active)))
+    if not arms:
+        raise ValueError("first and second must have an arm in common, got none")
+    return arms
+
+
+def _parts(phase: Phase, arms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return bounds on the sampling variance of estimates of `arms`, and weights of the noise."""
+    rows = phase.decoder[[phase.active.index(arm) for arm in arms]]
+    weights = rows @ phase.release
+    return (weights**2 / np.array(phase.pulls)).sum(axis=1) * _VARIANCE, rows

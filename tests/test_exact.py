@@ -1,0 +1,753 @@
+"""Exact probabilities against closed forms, high precision, simulation, and mutants of themselves.
+
+Statistical tests are seeded, and fail by chance with probability below 1e-6 each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from types import SimpleNamespace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+import dpbai
+from dpbai import exact, inversion
+from dpbai.exact import NotExactError
+
+DIGITS = 60
+BAND = 5.2  # standard errors: two-sided normal tails of 2e-7
+
+# The first arm's estimate is 0.95 x + 0.96 y, the others' are x and y: it wins between two rays.
+WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
+SLOPES = (0.05 / 0.96, 0.95 / 0.04)
+
+
+@dataclass(frozen=True, eq=False)
+class OnePhase:
+    """A policy whose only phase is given."""
+
+    plan: dpbai.Phase
+
+    @property
+    def features(self) -> np.ndarray:
+        return np.zeros((len(self.plan.active), 1))
+
+    @property
+    def budget(self) -> int:
+        return self.plan.cost
+
+    def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
+        assert (index, tuple(active)) == (1, self.plan.active)
+        return self.plan
+
+
+def one_phase(pulls, noise, decoder=None, release=None, pulled=None, arms=None) -> OnePhase:
+    pulled = tuple(range(len(pulls))) if pulled is None else pulled
+    arms = arms or (len(pulls) if decoder is None else len(decoder))
+    plan = dpbai.Phase(
+        1,
+        tuple(range(arms)),
+        pulled,
+        tuple(pulls),
+        noise,
+        keep=1,
+        release_matrix=None if release is None else np.asarray(release, float),
+        decoder_matrix=None if decoder is None else np.asarray(decoder, float),
+    )
+    return OnePhase(plan)
+
+
+def laws(*rewards, bounded: bool = True) -> dpbai.Instance:
+    return dpbai.Instance(np.eye(len(rewards)), rewards=rewards, bounded=bounded)
+
+
+def constants(*values: float) -> dpbai.Instance:
+    return laws(*(dpbai.Empirical([value]) for value in values))
+
+
+class UniformPlusLaplace:
+    """The mean of n rewards, uniform on [0, 2 mu], plus Lap(b), in closed form at any precision.
+
+    A sum of uniforms on [0, a] has the density sum_k (-1)^k C(n, k) (x - a k)_+^(n-1) / (n-1)! a^n;
+    each power convolved with the Laplace density is g_n: a polynomial for y > 0, and an exponential
+    on both sides.
+    """
+
+    def __init__(self, mu: float, n: int, b: float) -> None:
+        self.n, self.b, self.a = n, mp.mpf(b), 2 * mp.mpf(mu) / n
+        self.signed = [(-1) ** k * mp.binomial(n, k) / self.a**n for k in range(n + 1)]
+
+    def _sum(self, order: int, x: mp.mpf) -> mp.mpf:
+        """Return sum_k (-1)^k C(n, k) g_order(x - a k) / a^n."""
+        total = mp.mpf(0)
+        for k, signed in enumerate(self.signed):
+            y = x - self.a * k
+            value = self.b ** (order - 1) / 2 * mp.exp(-abs(y) / self.b)
+            if y > 0:
+                value *= (-1) ** order
+                power = self.b ** (order - 1) if order % 2 else self.b ** (order - 2) * y
+                for j in range((order + 1) % 2, order, 2):  # b^(order-1-j) y^j / j!
+                    value += power
+                    power *= (y / self.b) ** 2 / ((j + 1) * (j + 2))
+            total += signed * value
+        return total
+
+    def density(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(self.n, x)
+
+    def below(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(self.n + 1, x)
+
+    def above(self, x: mp.mpf) -> mp.mpf:
+        return self.below(self.n * self.a - x)  # symmetric about the mean
+
+    @property
+    def knots(self) -> list[mp.mpf]:
+        return [self.a * k for k in range(self.n + 1)]
+
+
+def integral(function: Callable, scale: mp.mpf, knots: set, start: float = -math.inf) -> mp.mpf:
+    """Integrate over x > start by Gauss-Legendre rules between the knots, and 63 scales beyond."""
+    inside = sorted(knots)
+    beyond = [scale * (2**k - 1) for k in range(1, 7)]
+    points = [*(inside[0] - x for x in beyond[::-1]), *inside, *(inside[-1] + x for x in beyond)]
+    points = [x for x in points if x >= start]
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    return mp.fsum(
+        (right - left) / 2 * w * function((left + right) / 2 + (right - left) / 2 * x)
+        for left, right in pairwise(points)
+        for x, w in zip(nodes.tolist(), weights.tolist(), strict=True)
+    )
+
+
+def relative(value: float, reference: mp.mpf) -> float:
+    return abs(float(mp.mpf(value) / reference - 1))
+
+
+# Closed forms
+
+
+@pytest.mark.parametrize("scales", [0.05, 1, 7, 30, 100, 500])
+def test_laplace_against_laplace_is_the_closed_form_down_to_1e_200(scales):
+    policy = one_phase((3, 3), dpbai.Laplace(0.25 / scales))
+    error = dpbai.exact_error(policy, constants(0.75, 0.5))
+    assert error == pytest.approx((2 + scales) / 4 * math.exp(-scales), rel=1e-8, abs=0)
+
+
+def test_a_single_coordinate_wins_on_a_half_line():
+    # d = 1 and K = 2: DP-BAI pulls one arm, and errs when its noisy mean is negative.
+    policy = dpbai.DPBAI([[1.0], [0.5]], budget=5, epsilon=2.0)
+    (pulls,) = policy.phase(1, (0, 1)).pulls
+    error = dpbai.exact_error(policy, constants(0.6, 0.3), rtol=1e-7)
+    assert error == pytest.approx(math.exp(-0.6 * 2 * pulls) / 2, rel=1e-7)
+
+
+@pytest.mark.parametrize("pulls", [1, 2, 3])
+def test_irwin_hall_without_noise_is_the_piecewise_polynomial(pulls):
+    mu = (0.5, 0.4)
+    policy = one_phase((pulls, pulls), dpbai.NoNoise())
+    # P(sum of w_i U_i <= 0), after U -> 1 - U for the weights below 0 (Bradley and Gupta, 2002).
+    widths = [2 * mu[0]] * pulls + [2 * mu[1]] * pulls
+    level = 2 * mu[1] * pulls
+    signed = (
+        (-1) ** sum(corner) * max(0.0, level - np.dot(corner, widths)) ** (2 * pulls)
+        for corner in product((0, 1), repeat=2 * pulls)
+    )
+    expected = math.fsum(signed) / math.factorial(2 * pulls) / math.prod(widths)
+    instance = laws(*map(dpbai.Uniform, mu))
+    error = dpbai.exact_error(policy, instance, rtol=1e-7 if pulls == 1 else 1e-9)
+    assert error == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.3, 0.9])
+@pytest.mark.parametrize("epsilon", [0.5, 5.0])
+def test_gaussian_noise_between_constants_is_the_normal_tail(gap, epsilon):
+    policy = dpbai.DPBAIGauss(np.eye(2), budget=20, epsilon=epsilon, delta=1e-5)
+    sigma = policy.phase(1, (0, 1)).noise.standard_deviation
+    expected = stats.norm.sf(gap / (math.sqrt(2) * sigma))
+    assert dpbai.exact_error(policy, constants(gap, 0.0)) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("pulls", [5, 60])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+def test_bernoulli_with_laplace_noise_is_the_sum_over_both_counts(pulls, epsilon):
+    p = (0.8, 0.35)
+    counts = np.arange(pulls + 1)
+    pmf = np.outer(stats.binom.pmf(counts, pulls, p[0]), stats.binom.pmf(counts, pulls, p[1]))
+    lead = epsilon * np.subtract.outer(counts, counts)
+    tail = (2 + np.abs(lead)) / 4 * np.exp(-np.abs(lead))
+    expected = (pmf * np.where(lead > 0, tail, 1 - tail)).sum()
+    policy = one_phase((pulls, pulls), dpbai.Laplace(1 / (epsilon * pulls)))
+    instance = laws(*map(dpbai.Bernoulli, p))
+    assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-8)
+
+
+def test_gaussian_noise_smooths_atoms_in_a_wedge():
+    pulls, sigma = 6, 0.1
+    policy = one_phase((pulls,) * 2, dpbai.Gaussian(sigma, 1e-5), WEDGE, pulled=(1, 2))
+    instance = laws(dpbai.Uniform(0.5), dpbai.Bernoulli(0.4), dpbai.Empirical([0.0, 0.4]))
+    counts = np.arange(pulls + 1)
+    x = np.linspace(-2, 3, 20_001)
+    first, second = (
+        [(w, c) for w, c in zip(stats.binom.pmf(counts, pulls, p), unit * counts, strict=True)]
+        for p, unit in ((0.4, 1 / pulls), (0.5, 0.4 / pulls))
+    )
+    density = sum(w * stats.norm.pdf(x, c, sigma) for w, c in first)
+    low, high = (sum(w * stats.norm.cdf(k * x, c, sigma) for w, c in second) for k in SLOPES)
+    expected = 1 - integrate.trapezoid(np.where(x > 0, density * (high - low), 0), x)
+    assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-6)
+
+
+# High precision
+
+
+def uniform_duel(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
+    """Return the error of two means of n uniform rewards with noise Lap(b), in closed form.
+
+    As in Irwin-Hall, but the powers are convolved with the density of a difference of two Laplace
+    variates: the inverse transform of s^-m (1 - b^2 s^2)^-2, by residues.
+    """
+    m, b = 2 * n + 1, mp.mpf(b)
+    first, second = (2 * mp.mpf(mean) / n for mean in mu)
+
+    def smoothed_power(y: mp.mpf) -> mp.mpf:
+        sign = 1 if y < 0 else -1
+        pole = sign**m * b ** (m - 2) / 4 * mp.exp(sign * y / b) * (y - sign * b * (m + 1))
+        if y < 0:
+            return -pole
+        powers = (
+            (k + 1) * b ** (2 * k) * y ** (m - 1 - 2 * k) / mp.factorial(m - 1 - 2 * k)
+            for k in range((m - 1) // 2 + 1)
+        )
+        return mp.fsum(powers) + pole
+
+    corners = (
+        (-1) ** (k + j)
+        * mp.binomial(n, k)
+        * mp.binomial(n, j)
+        * smoothed_power(second * (n - j) - first * k)
+        for k, j in product(range(n + 1), repeat=2)
+    )
+    return mp.fsum(corners) / (first * second) ** n
+
+
+def wedge(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
+    """Return the probability that two such means leave the cone of `WEDGE`."""
+    x_law, y_law = (UniformPlusLaplace(mean, n, b) for mean in mu)
+    low, high = SLOPES
+
+    def outside(x: mp.mpf) -> mp.mpf:
+        return x_law.density(x) * (y_law.below(low * x) + y_law.above(high * x))
+
+    knots = {0, *x_law.knots, *(y / slope for y in y_law.knots for slope in SLOPES)}
+    knots = {x for x in knots if x <= max(x_law.knots) + 63 * x_law.b}
+    return x_law.below(mp.mpf(0)) + integral(outside, x_law.b, knots, start=0)
+
+
+def maximum(mu: Sequence[float], n: int, b: float) -> mp.mpf:
+    """Return the probability that another such mean exceeds the first."""
+    first, *others = (UniformPlusLaplace(mean, n, b) for mean in mu)
+
+    def exceeded(x: mp.mpf) -> mp.mpf:
+        return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
+
+    knots = {knot for law in (first, *others) for knot in law.knots}
+    return integral(exceeded, first.b, knots)
+
+
+# Means, pulls and epsilon, with an error of about the size that the name says.
+DUELS = {
+    "0.4": ((0.5, 0.45), 4, 2.0),
+    "1e-12": ((0.5, 0.1), 20, 25.0),
+    "1e-25": ((0.5, 0.05), 30, 18.0),
+}
+WEDGES = {
+    "0.06": ((0.45, 0.4), 4, 2.0),
+    "1e-12": ((0.45, 0.45), 10, 50.0),
+}
+MAXIMA = {
+    "0.7": ((0.5, 0.45, 0.4, 0.45, 0.1), 3, 1.0),
+    "1e-8": ((0.5, 0.05, 0.02), 8, 40.0),
+}
+
+
+def check(references: dict, oracle: Callable, error: Callable, rtol: float = 1e-8) -> None:
+    for name, (mu, n, epsilon) in references.items():
+        noise = dpbai.Laplace(1 / (epsilon * n))
+        with mp.workdps(DIGITS):
+            expected = oracle(mu, n, noise.scale)
+            assert 0.05 < expected / mp.mpf(name) < 20, (name, expected)
+            assert relative(error(mu, n, noise), expected) < rtol, name
+
+
+def duel_error(mu, n, noise) -> float:
+    return dpbai.exact_error(one_phase((n, n), noise), laws(*map(dpbai.Uniform, mu)))
+
+
+def wedge_error(mu, n, noise) -> float:
+    policy = one_phase((n, n), noise, WEDGE, pulled=(1, 2))
+    return dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (0.5, *mu))))
+
+
+def maximum_error(mu, n, noise) -> float:
+    return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Uniform, mu)))
+
+
+def test_a_half_plane_agrees_with_high_precision_at_errors_of_1e_12_and_1e_25():
+    check(DUELS, uniform_duel, duel_error)
+
+
+def test_a_wedge_agrees_with_high_precision_at_an_error_of_1e_12():
+    check(WEDGES, wedge, wedge_error)
+
+
+def test_the_maximum_agrees_with_high_precision_at_an_error_of_1e_8():
+    check(MAXIMA, maximum, maximum_error)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.06, 0.04, 0.02])
+def test_gaussian_noise_on_constants_agrees_with_quadrature_down_to_1e_80(sigma):
+    noise, (x0, y0, z0) = dpbai.Gaussian(sigma, 1e-5), (0.9, 0.45, 0.4)
+    x = np.linspace(0, 4, 400_001)
+    below, above = stats.norm.logcdf, stats.norm.logsf
+    outside = np.logaddexp(below(SLOPES[0] * x, y0, sigma), above(SLOPES[1] * x, y0, sigma))
+    expected = integrate.simpson(np.exp(stats.norm.logpdf(x, z0, sigma) + outside), x=x)
+    expected += stats.norm.cdf(0, z0, sigma)
+    wedge_policy = one_phase((3, 3), noise, WEDGE, pulled=(1, 2))
+    instance = constants(x0, z0, y0)
+    assert dpbai.exact_error(wedge_policy, instance) == pytest.approx(expected, rel=1e-8, abs=0)
+
+    x = np.linspace(-3, 5, 400_001)
+    exceeded = np.logaddexp(above(x, y0, sigma), above(x, z0, sigma) + below(x, y0, sigma))
+    expected = integrate.simpson(np.exp(stats.norm.logpdf(x, x0, sigma) + exceeded), x=x)
+    maximum_policy = one_phase((3, 3, 3), noise)
+    assert dpbai.exact_error(maximum_policy, instance) == pytest.approx(expected, rel=1e-8, abs=0)
+
+
+def test_a_billion_pulls_are_as_exact_as_few():
+    # A difference of two sums of n symmetric variates is normal up to O(1/n).
+    budget = 2 * 10**9
+    for gap in (2e-5, 1e-4):
+        instance = dpbai.two_armed(gap=gap, means="in-range")
+        policy = dpbai.DPBAI(instance.features, budget=budget, epsilon=1.0)
+        phase = policy.phase(1, (0, 1))
+        variance = sum(mean**2 / 3 / phase.pulls[0] for mean in instance.means)
+        variance += 2 * phase.noise.standard_deviation**2
+        expected = stats.norm.sf(gap / math.sqrt(variance))
+        assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=3e-7)
+
+
+def test_the_cost_does_not_grow_with_the_budget():
+    evaluations: list[int] = []
+
+    class Counted(dpbai.Uniform):
+        def characteristic_function(self, t):
+            evaluations[-1] += np.size(t)
+            return super().characteristic_function(t)
+
+    features = FIVE.features
+    for budget in (10**4, 10**9):
+        evaluations.append(0)
+        # The gap shrinks with the budget, so that the error probability stays.
+        theta = [(0.5 - 1 / math.sqrt(budget)) / 10, 0.5]
+        instance = dpbai.Instance(features, theta, rewards=Counted)
+        policy = dpbai.DPBAI(features, budget=budget, epsilon=1.0)
+        assert 0.005 < dpbai.exact_error(policy, instance) < 0.05
+    assert evaluations[1] < 2 * evaluations[0]
+
+
+# Simulation
+
+SYNTHETIC = dpbai.synthetic()
+FIVE = dpbai.Instance([[0, 1], [0, 0.9], [10, 0], [1, 0.3], [1, 0.5]], [0.045, 0.5])
+ON_SYNTHETIC = {
+    "DP-BAI": lambda f: dpbai.DPBAI(f, budget=400, epsilon=0.5),
+    "DP-BAI, few pulls": lambda f: dpbai.DPBAI(f, budget=12, epsilon=5.0),
+    "DP-BAI, no noise": lambda f: dpbai.DPBAI(f, budget=100, epsilon=math.inf),
+    "DP-BAI-Gauss": lambda f: dpbai.DPBAIGauss(f, budget=400, epsilon=0.5, delta=0.01),
+    "Baseline": lambda f: dpbai.Baseline(f, budget=700, epsilon=2.0),
+    "Baseline, no noise": lambda f: dpbai.Baseline(f, budget=400, epsilon=math.inf),
+    "OD-LinBAI": lambda f: dpbai.ODLinBAI(f, budget=150),
+    "DP-OD": lambda f: dpbai.DPOD(f, budget=600, epsilon=1.0),
+    "DP-OD, L1": lambda f: dpbai.DPOD(f, budget=600, epsilon=1.0, norm="l1"),
+    "DP-OD, no noise": lambda f: dpbai.DPOD(f, budget=100, epsilon=math.inf),
+}
+ON_TWO_ARMED = {
+    "DP-BAI": lambda f: dpbai.DPBAI(f, budget=300, epsilon=0.3),
+    "Baseline": lambda f: dpbai.Baseline(f, budget=300, epsilon=0.3),
+    "DP-BAI-Gauss": lambda f: dpbai.DPBAIGauss(f, budget=300, epsilon=0.5, delta=0.01),
+    "OD-LinBAI": lambda f: dpbai.ODLinBAI(f, budget=50),
+    "DP-OD": lambda f: dpbai.DPOD(f, budget=300, epsilon=1.0),
+    "DP-OD, L1": lambda f: dpbai.DPOD(f, budget=300, epsilon=1.0, norm="l1"),
+}
+
+
+def standard_errors(policy: dpbai.Policy, instance: dpbai.Instance, trials: int) -> float:
+    success = dpbai.exact_success(policy, instance)
+    result = dpbai.simulate(policy, instance, trials=trials, seed=3)
+    return (result.success_rate - success) / math.sqrt(success * (1 - success) / trials)
+
+
+@pytest.mark.parametrize("name", ON_SYNTHETIC)
+def test_simulation_agrees_on_the_instance_of_section_5(name):
+    policy = ON_SYNTHETIC[name](SYNTHETIC.features)
+    assert abs(standard_errors(policy, SYNTHETIC, 100_000)) < BAND
+
+
+@pytest.mark.parametrize("name", ON_TWO_ARMED)
+@pytest.mark.parametrize("means", ["printed", "in-range"])
+def test_simulation_agrees_on_the_two_armed_instance(name, means):
+    instance = dpbai.two_armed(means=means)
+    policy = ON_TWO_ARMED[name](instance.features)
+    assert abs(standard_errors(policy, instance, 100_000)) < BAND
+
+
+@pytest.mark.parametrize("concentration", [0.7, 2.0, 9.0])
+def test_simulation_agrees_for_beta_rewards(concentration):
+    rewards = [dpbai.Beta(mean, concentration) for mean in (0.5, 0.45, 0.45, 0.3, 0.2)]
+    instance = dpbai.Instance(FIVE.features, rewards=rewards)
+    policy = dpbai.DPBAI(FIVE.features, budget=30, epsilon=1.0)
+    assert abs(standard_errors(policy, instance, 100_000)) < BAND
+
+
+def test_beta_rewards_with_unit_shapes_are_uniform():
+    policy = one_phase((5, 5), dpbai.Laplace(0.1), WEDGE, pulled=(1, 2))
+    uniform = laws(dpbai.Uniform(0.6), dpbai.Uniform(0.5), dpbai.Uniform(0.5), bounded=False)
+    beta = laws(dpbai.Beta(0.6), dpbai.Beta(0.5), dpbai.Beta(0.5))
+    assert dpbai.exact_error(policy, beta) == pytest.approx(dpbai.exact_error(policy, uniform))
+
+
+def random_cone(seed: int) -> tuple[OnePhase, dpbai.Instance]:
+    rng = np.random.default_rng(seed)
+    arms = int(rng.integers(2, 7))
+    decoder = rng.normal(size=(arms, 2))
+    release = np.diag(rng.uniform(0.5, 20, 2) * rng.choice([-1, 1], 2))
+    if seed % 2:
+        release = release[::-1]
+    pulls = tuple(rng.integers(4, 30, 2).tolist())
+    noise = dpbai.Laplace(float(rng.uniform(0.02, 2)))
+    # The best arm is any; it is the law of the two pulled arms that matters.
+    means = rng.uniform(0.1, 0.45, arms)
+    means[rng.integers(arms)] = 0.5
+    policy = one_phase(pulls, noise, decoder, release, pulled=(0, 1))
+    return policy, laws(*map(dpbai.Uniform, means.tolist()))
+
+
+def brute_force(policy: OnePhase, instance: dpbai.Instance, trials: int, seed: int) -> float:
+    """Return the share of released points at which another arm has the larger estimate."""
+    rng = np.random.default_rng(seed)
+    phase = policy.plan
+    means = [
+        rng.uniform(0, 2 * instance.laws[arm].mean, (n, trials)).mean(axis=0)
+        for arm, n in zip(phase.pulled, phase.pulls, strict=True)
+    ]
+    released = phase.release @ means + rng.laplace(scale=phase.noise.scale, size=(2, trials))
+    lead = (phase.decoder[instance.best] - phase.decoder) @ released
+    lead[instance.best] = np.inf
+    return float((lead <= 0).any(axis=0).mean())
+
+
+def cones_off(seeds: range, trials: int = 20_000) -> list[int]:
+    """Return the random cones whose probability is not that of brute force."""
+    off = []
+    for seed in seeds:
+        policy, instance = random_cone(seed)
+        error = dpbai.exact_error(policy, instance, rtol=1e-6)
+        share = brute_force(policy, instance, trials, seed)
+        # Binomial p-values, right also where the error is near 0 or 1.
+        p_value = stats.binomtest(round(share * trials), trials, min(error, 1.0)).pvalue
+        if p_value < 1e-6 / len(seeds):
+            off.append(seed)
+    return off
+
+
+def test_random_cones_agree_with_brute_force():
+    assert cones_off(range(30)) == []
+
+
+# Relations
+
+
+def test_success_and_error_add_up_to_one():
+    policy = ON_SYNTHETIC["DP-BAI"](SYNTHETIC.features)
+    total = dpbai.exact_success(policy, SYNTHETIC) + dpbai.exact_error(policy, SYNTHETIC)
+    assert total == pytest.approx(1, abs=1e-15)
+
+
+def test_the_three_ways_agree_where_they_meet():
+    # A third arm that all but repeats the second, or that all but never wins, changes nothing.
+    noise, pulls = dpbai.Gaussian(0.05, 1e-5), 8
+    rewards = (dpbai.Uniform(0.5), dpbai.Uniform(0.4))
+    half_plane = dpbai.exact_error(one_phase((pulls,) * 2, noise), laws(*rewards))
+    twin = one_phase((pulls,) * 2, noise, [[1, 0], [0, 1], [1e-9, 1]], pulled=(0, 1))
+    wedge_like = dpbai.exact_error(twin, laws(*rewards, dpbai.Uniform(0.4)))
+    maximum_like = dpbai.exact_error(
+        one_phase((pulls,) * 3, noise), laws(*rewards, dpbai.Empirical([-9.0]), bounded=False)
+    )
+    assert wedge_like == pytest.approx(half_plane, rel=1e-7)
+    assert maximum_like == pytest.approx(half_plane, rel=1e-8)
+
+
+@settings(max_examples=25)
+@given(st.permutations(range(5)), st.floats(0.1, 10), st.floats(0.1, 10))
+def test_the_order_of_arms_and_the_units_of_coordinates_do_not_matter(order, first, second):
+    features, theta = FIVE.features, FIVE.theta
+    expected = dpbai.exact_error(dpbai.DPBAI(features, budget=60, epsilon=1.0), FIVE, rtol=1e-7)
+    units = np.array([first, second])
+    shuffled = features[order] * units
+    instance = dpbai.Instance(shuffled, theta / units)
+    policy = dpbai.DPBAI(shuffled, budget=60, epsilon=1.0)
+    assert dpbai.exact_error(policy, instance, rtol=1e-7) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.01, 3.0, 1000.0])
+def test_scaling_the_release_with_its_noise_changes_nothing(scale):
+    instance = laws(dpbai.Uniform(0.5), dpbai.Uniform(0.4), dpbai.Uniform(0.3))
+    errors = [
+        dpbai.exact_error(
+            one_phase((9, 7), dpbai.Laplace(0.05 * s), WEDGE, np.diag([s, s]), pulled=(1, 2)),
+            instance,
+            rtol=1e-7,
+        )
+        for s in (1.0, scale)
+    ]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["DP-BAI", "Baseline", "OD-LinBAI", "DP-OD"])
+def test_more_pulls_and_less_privacy_mean_fewer_errors(name):
+    maker = {
+        "DP-BAI": dpbai.DPBAI,
+        "Baseline": dpbai.Baseline,
+        "OD-LinBAI": lambda f, budget, epsilon: dpbai.ODLinBAI(f, budget=budget),  # noqa: ARG005
+        "DP-OD": dpbai.DPOD,
+    }[name]
+
+    def error(budget: int, epsilon: float) -> float:
+        policy = maker(FIVE.features, budget=budget, epsilon=epsilon)
+        return dpbai.exact_error(policy, FIVE, rtol=1e-6)
+
+    by_budget = [error(budget, 0.8) for budget in (300, 1000, 3000)]
+    assert by_budget == sorted(by_budget, reverse=True)
+    by_epsilon = [error(600, epsilon) for epsilon in (0.2, 1.0, 5.0, math.inf)]
+    # OD-LinBAI has no noise, and its errors are equal.
+    assert all(b <= a for a, b in pairwise(by_epsilon))
+    assert (by_epsilon[-1] < by_epsilon[0]) == (name != "OD-LinBAI")
+
+
+@pytest.mark.parametrize(
+    ("pulls", "noise"),
+    [
+        ((1200, 1200), dpbai.NoNoise()),
+        ((9000, 9), dpbai.NoNoise()),
+        ((19, 4_000_000), dpbai.NoNoise()),
+        ((200_000, 20), dpbai.Gaussian(0.001, 1e-5)),
+        ((50, 700), dpbai.Laplace(0.002)),
+        ((40, 40), dpbai.Laplace(0.3)),
+    ],
+)
+def test_which_coordinate_is_integrated_last_does_not_matter(pulls, noise):
+    # At errors from 0.8 down to 1e-110, with scales that differ by up to 500.
+    narrow, wide = [[0.995, 0.02], [1, 0], [0.9, 0.1]], [[0.9, 0.3], [1, 0], [0.2, 0.9]]
+    for decoder in (np.array(narrow), np.array(wide)):
+        instance = laws(*map(dpbai.Uniform, (0.45, 0.23, 0.1)))
+        errors = [
+            dpbai.exact_error(
+                one_phase(pulls[::turn], noise, decoder[:, ::turn], pulled=(1, 2)[::turn]), instance
+            )
+            for turn in (1, -1)
+        ]
+        assert errors[0] == pytest.approx(errors[1], rel=1e-8, abs=0)
+
+
+# Ties and degenerate plans
+
+
+def test_nothing_pulled_means_the_smallest_index():
+    policy = one_phase((), dpbai.NoNoise(), np.zeros((3, 0)))
+    for best in range(3):
+        means = [0.5 if arm == best else 0.2 for arm in range(3)]
+        expected = 0.0 if best == 0 else 1.0
+        assert dpbai.exact_error(policy, laws(*map(dpbai.Uniform, means))) == expected
+
+
+@pytest.mark.parametrize("twin", [0, 2])
+def test_an_arm_with_the_same_row_ties_and_the_smallest_index_wins(twin):
+    decoder = np.zeros((3, 1))
+    decoder[[1, twin]] = 1.0
+    policy = one_phase((5,), dpbai.Laplace(0.2), decoder, pulled=(1,))
+    instance = laws(*map(dpbai.Uniform, (0.2, 0.5, 0.3)))
+    error = dpbai.exact_error(policy, instance)
+    assert error == 1.0 if twin == 0 else 0 < error < 0.1
+    simulated = dpbai.simulate(policy, instance, trials=10_000)
+    assert stats.binomtest(10_000 - simulated.successes, 10_000, error).pvalue > 1e-6
+
+
+def test_an_arm_that_wins_nowhere_has_error_one():
+    # The best arm's row is the mean of the two others.
+    policy = one_phase((5, 5), dpbai.Laplace(0.1), [[1, 0], [0.5, 0.5], [0, 1]], pulled=(0, 2))
+    assert dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (0.3, 0.5, 0.4)))) == 1.0
+
+
+def test_an_arm_whose_rewards_are_always_zero_is_no_obstacle():
+    noise = dpbai.Laplace(0.1)
+    instance = laws(dpbai.Uniform(0.25), dpbai.Uniform(0.0))
+    with mp.workdps(DIGITS):
+        law = UniformPlusLaplace(0.25, 6, 0.1)
+
+        def overtaken(x: mp.mpf) -> mp.mpf:
+            tail = mp.exp(-abs(x) / law.b) / 2
+            return law.density(x) * (tail if x > 0 else 1 - tail)
+
+        expected = integral(overtaken, law.b, set(law.knots))
+        assert relative(dpbai.exact_error(one_phase((6, 6), noise), instance), expected) < 1e-8
+
+
+def test_without_noise_od_linbai_needs_no_independent_moments():
+    turn = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
+    turned = dpbai.Instance(SYNTHETIC.features @ turn, SYNTHETIC.theta @ turn)
+    straight = dpbai.exact_error(dpbai.ODLinBAI(SYNTHETIC.features, budget=80), SYNTHETIC)
+    policy = dpbai.ODLinBAI(turned.features, budget=80)
+    assert dpbai.exact_error(policy, turned) == pytest.approx(straight, rel=1e-8)
+
+
+# Refusals
+
+
+def refusal(policy: dpbai.Policy, instance: dpbai.Instance, **options) -> str:
+    with pytest.raises(NotExactError) as caught:
+        dpbai.exact_error(policy, instance, **options)
+    message = str(caught.value)
+    assert "simulate" in message
+    return message
+
+
+def test_more_than_one_phase_is_refused():
+    features = np.random.default_rng(0).uniform(0, 1, (20, 5))
+    instance = dpbai.Instance(features, [0.1] * 5)
+    policy = dpbai.DPBAI(features, budget=500, epsilon=1.0)
+    assert "more than one phase" in refusal(policy, instance)
+
+
+def test_dependent_coordinates_are_refused():
+    turn = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
+    turned = dpbai.Instance(SYNTHETIC.features @ turn, SYNTHETIC.theta @ turn)
+    policy = dpbai.DPOD(turned.features, budget=400, epsilon=1.0)
+    assert "enters two released coordinates" in refusal(policy, turned)
+
+
+def test_three_coordinates_with_a_decoder_are_refused():
+    policy = one_phase((9,) * 3, dpbai.Laplace(1.0), 2 * np.eye(3) + 0.1)
+    assert "more than 2" in refusal(policy, laws(*map(dpbai.Uniform, (0.5, 0.4, 0.3))))
+
+
+@pytest.mark.parametrize(
+    ("instance", "noise", "pulls"),
+    [
+        (laws(*map(dpbai.Bernoulli, (0.9, 0.5, 0.4))), dpbai.Laplace(0.1), 9),
+        (laws(*map(dpbai.Bernoulli, (0.9, 0.5, 0.4))), dpbai.NoNoise(), 9),
+        (laws(*map(dpbai.Uniform, (0.5, 0.4, 0.3))), dpbai.NoNoise(), 1),
+        (constants(0.5, 0.4, 0.3), dpbai.NoNoise(), 9),
+    ],
+)
+def test_rough_distributions_are_refused(instance, noise, pulls):
+    for policy in (
+        one_phase((pulls,) * 2, noise, WEDGE, pulled=(1, 2)),
+        one_phase((pulls,) * 3, noise),
+    ):
+        assert "not smooth enough" in refusal(policy, instance)
+
+
+def test_bernoulli_without_noise_is_refused_because_ties_have_a_probability():
+    policy = one_phase((9, 9), dpbai.NoNoise())
+    instance = laws(*map(dpbai.Bernoulli, (0.9, 0.5)))
+    assert "rewards with atoms" in refusal(policy, instance)
+
+
+def test_a_reward_law_that_may_have_atoms_is_treated_as_if_it_had():
+    hidden = SimpleNamespace(
+        mean=0.5,
+        support=(0.0, 1.0),
+        characteristic_function=dpbai.Bernoulli(0.5).characteristic_function,
+    )
+    instance = laws(dpbai.Uniform(0.6), hidden, dpbai.Uniform(0.3), bounded=False)
+    policy = one_phase((9, 9), dpbai.Laplace(0.1), WEDGE, pulled=(1, 2))
+    assert "not smooth enough" in refusal(policy, instance)
+
+
+def test_a_noise_of_another_kind_is_refused():
+    heavy = SimpleNamespace(characteristic_function=lambda t: np.exp(-abs(t)))
+    instance = laws(*map(dpbai.Uniform, (0.5, 0.4)))
+    assert "SimpleNamespace noise" in refusal(one_phase((9, 9), heavy), instance)
+
+
+@pytest.mark.parametrize("rtol", [0.0, 1e-13, 0.1, math.nan])
+def test_rtol_out_of_range_is_an_error(rtol):
+    policy = one_phase((9, 9), dpbai.Laplace(0.1))
+    with pytest.raises(ValueError, match="rtol"):
+        dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (0.5, 0.4))), rtol=rtol)
+
+
+def test_another_number_of_arms_is_an_error():
+    with pytest.raises(ValueError, match="as many arms"):
+        dpbai.exact_error(one_phase((9, 9), dpbai.Laplace(0.1)), SYNTHETIC)
+
+
+# Mutants: each is a likely mistake, and must fail one of the checks above.
+
+
+def half_a_cone(decoder, best):
+    normals = ORIGINAL_CONE(decoder, best)
+    return normals if normals is None else normals[:1]
+
+
+def first_two_rows(decoder, best):
+    return np.delete(decoder[best] - decoder, best, axis=0)[:2]
+
+
+ORIGINAL_CONE = exact.cone
+UNIFORM_CF = dpbai.Uniform.characteristic_function
+
+
+@pytest.mark.parametrize("mutant", [half_a_cone, first_two_rows])
+def test_wrong_cones_are_caught(monkeypatch, mutant):
+    monkeypatch.setattr(exact, "cone", mutant)
+    assert cones_off(range(20))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mutant"),
+    [
+        (
+            dpbai.Laplace,
+            "characteristic_function",
+            lambda self, t: 1 / (1 + self.scale**2 * t**2 / 2),
+        ),
+        (
+            dpbai.Uniform,
+            "characteristic_function",
+            lambda self, t: UNIFORM_CF(dpbai.Uniform(0.9 * self.mean), t),
+        ),
+        (inversion.Variable, "log_above", inversion.Variable.log_below),
+    ],
+    ids=["noise of the wrong scale", "smaller rewards", "the wrong tail"],
+)
+def test_wrong_transforms_are_caught(monkeypatch, owner, name, mutant):
+    monkeypatch.setattr(owner, name, mutant)
+    with pytest.raises(AssertionError):
+        check(MAXIMA, maximum, maximum_error)
+
+
+def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
+    original = exact._mean_term
+    monkeypatch.setattr(exact, "_mean_term", lambda law, pulls: original(law, pulls + 1))
+    with pytest.raises(AssertionError):
+        check(DUELS, uniform_duel, duel_error)

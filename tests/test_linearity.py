@@ -1,0 +1,141 @@
+"""The check of linearity: its limits, its false alarms, what it finds, and what it cannot find."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpbai
+from dpbai import linearity
+from dpbai._check import FloatArray
+from dpbai.policies import Phase
+
+TRAITS = np.random.default_rng(7).normal(size=(60, 5))
+TRAITS /= np.linalg.norm(TRAITS, axis=1, keepdims=True)
+FEATURES = np.column_stack([np.ones(60), TRAITS])
+MEANS = FEATURES @ [0.5, 0.4, 0, 0, 0, 0]
+
+
+def release(phase: Phase, means: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Run one phase on people who answer yes or no."""
+    sums = rng.binomial(phase.pulls, means[list(phase.pulled)])
+    noise = phase.noise.sample(rng, (phase.coordinates,))
+    return np.asarray(phase.statistic(sums / np.array(phase.pulls)) + noise)
+
+
+def two_phases(
+    policy: dpbai.DPBAI, means: FloatArray, rng: np.random.Generator
+) -> tuple[Phase, FloatArray, Phase, FloatArray]:
+    """Run the first two phases of a policy."""
+    first = policy.phase(1, range(policy.features.shape[0]))
+    released = release(first, means, rng)
+    survivors = first.survivors(first.estimates(released)[None])[0]
+    second = policy.phase(2, survivors)
+    return first, released, second, release(second, means, rng)
+
+
+def test_without_noise_limits_are_hoeffdings_inequality() -> None:
+    policy = dpbai.DPBAI(FEATURES, budget=6000, epsilon=math.inf)
+    first = policy.phase(1, range(60))
+    second = linearity.holdout([3, 40], pulls=70, epsilon=math.inf)
+    coordinates = np.linalg.solve(FEATURES[list(first.pulled)].T, FEATURES[[3, 40]].T).T
+    squares = (coordinates**2).sum(axis=1) / first.pulls[0] + 1 / 70
+    # P(|S - E S| >= x) <= 2 exp(-2 x^2 / sum of squared ranges), set equal to level / candidates.
+    expected = np.sqrt(squares / 2 * math.log(2 * 2 / 0.05))
+    assert linearity.limits(first, second) == pytest.approx(expected, rel=1e-6)
+
+
+def test_gaussian_noise_adds_its_variance() -> None:
+    policy = dpbai.DPBAIGauss(FEATURES, budget=6000, epsilon=1, delta=1e-3)
+    first, second = policy.phase(1, range(60)), policy.phase(2, range(14))
+    coordinates = np.linalg.solve(FEATURES[list(first.pulled)].T, FEATURES[:14].T).T
+    length = (coordinates**2).sum(axis=1)
+    variance = length / (4 * first.pulls[0]) + 1 / (4 * second.pulls[0])
+    for phase, weight in ((first, length), (second, 1.0)):
+        variance += weight * phase.noise.standard_deviation**2
+    expected = np.sqrt(2 * variance * math.log(2 * 60 / 0.01))
+    found = linearity.limits(first, second, level=0.01, candidates=60)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 5])
+def test_limits_with_laplace_noise_are_the_best_chernoff_bound(epsilon: float) -> None:
+    policy = dpbai.DPBAI(FEATURES, budget=3000, epsilon=epsilon)
+    first = policy.phase(1, range(60))
+    arm = next(arm for arm in range(60) if arm not in first.pulled)
+    second = linearity.holdout([arm], pulls=40, epsilon=epsilon)
+    row = np.linalg.solve(FEATURES[list(first.pulled)].T, FEATURES[arm])
+    scales = np.append(row / (epsilon * first.pulls[0]), 1 / (epsilon * 40))
+    ranges = np.append(row / first.pulls[0], np.full(1, 1 / 40))
+    counts = np.append(np.full(len(row), first.pulls[0]), 40)
+    t = np.linspace(0, 1 / np.abs(scales).max(), 200_001)[1:-1]
+    exponent = (ranges**2 * counts).sum() * t**2 / 8
+    exponent -= np.log1p(-((scales[:, None] * t) ** 2)).sum(axis=0)
+    expected = ((exponent + math.log(2 / 0.05)) / t).min()
+    assert linearity.limits(first, second)[0] == pytest.approx(expected, rel=1e-5)
+
+
+def share_found(means: FloatArray, runs: int, factor: float = 1.0) -> float:
+    """Share of runs of two phases in which a difference exceeds `factor` times its limit."""
+    rng = np.random.default_rng(11)
+    policy = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1)
+    found = 0
+    for _ in range(runs):
+        result = linearity.misfit(*two_phases(policy, means, rng), candidates=60)
+        found += bool((np.abs(result.differences) > factor * result.limits).any())
+    return found / runs
+
+
+def test_linear_means_raise_no_more_false_alarms_than_stated_among_survivors() -> None:
+    # If they did at the stated 5 %, more than 40 of 250 would have a chance below 1e-9.
+    assert stats.binom.sf(40, 250, 0.05) < 1e-9
+    assert share_found(MEANS, 250) <= 40 / 250
+
+
+def test_limits_too_small_on_purpose_raise_false_alarms() -> None:
+    assert share_found(MEANS, 50, factor=0.4) > 0.2
+
+
+def test_a_misfit_of_twice_the_limit_is_found() -> None:
+    rng = np.random.default_rng(5)
+    policy = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1)
+    first = policy.phase(1, range(60))
+    arm = next(arm for arm in range(60) if arm not in first.pulled and MEANS[arm] < 0.3)
+    second = linearity.holdout([arm], pulls=500, epsilon=1)
+    means = MEANS.copy()
+    means[arm] += 2 * linearity.limits(first, second)[0]
+    assert means[arm] < 1
+    missed = 0
+    for _ in range(250):
+        seen = release(first, means, rng), release(second, means, rng)
+        missed += not linearity.misfit(first, seen[0], second, seen[1]).found
+    # At most 5 % in expectation; more than 40 of 250 would have a chance below 1e-9.
+    assert missed <= 40
+
+
+def test_a_holdout_loses_its_epsilon_and_eliminates_no_arm() -> None:
+    phase = linearity.holdout([3, 40], pulls=70, epsilon=0.7)
+    assert phase.losses == pytest.approx((0.7, 0.7))
+    assert phase.survivors(np.zeros((1, 2))).tolist() == [[3, 40]]
+    assert phase.cost == 140
+
+
+def test_bad_input_is_named() -> None:
+    first = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1).phase(1, range(60))
+    second = linearity.holdout([3, 40], pulls=70, epsilon=1)
+    good = np.zeros(6)
+    with pytest.raises(ValueError, match="released must hold 6 numbers"):
+        linearity.misfit(first, np.zeros(5), second, np.zeros(2))
+    with pytest.raises(ValueError, match="released_again must hold 2 numbers"):
+        linearity.misfit(first, good, second, np.zeros(3))
+    with pytest.raises(ValueError, match="released must be finite"):
+        linearity.misfit(first, np.full(6, np.nan), second, np.zeros(2))
+    with pytest.raises(ValueError, match="an arm in common"):
+        linearity.limits(linearity.holdout([1], pulls=2, epsilon=1), second)
+    with pytest.raises(ValueError, match="candidates must be at least 2"):
+        linearity.limits(first, second, candidates=1)
+    with pytest.raises(ValueError, match="level must lie strictly"):
+        linearity.limits(first, second, level=0)
+    with pytest.raises(ValueError, match="increasing order"):
+        linearity.holdout([4, 3], pulls=2, epsilon=1)

@@ -1,0 +1,158 @@
+"""The least budget, against a search of every budget and against long simulations.
+
+Statistical tests are seeded, and fail by chance with probability below 1e-6 each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpbai
+
+WIDE = dpbai.two_armed(gap=0.3, means="in-range")
+SYNTHETIC = dpbai.synthetic()
+# Five orthogonal arms: DP-BAI has two phases.
+ORTHOGONAL = dpbai.Instance(np.eye(5), [0.45, 0.2, 0.2, 0.1, 0.1])
+
+
+def dp_bai(budget: int) -> dpbai.DPBAI:
+    return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=1.0)
+
+
+@pytest.mark.parametrize("error", [0.2, 0.05, 0.001])
+def test_it_is_the_least_of_all_budgets_when_each_is_tried(error):
+    found = dpbai.smallest_budget(dp_bai, WIDE, error=error)
+    brute = next(
+        budget
+        for budget in range(1, 200)
+        if is_possible(budget) and dpbai.exact_error(dp_bai(budget), WIDE, rtol=1e-6) <= error
+    )
+    assert found == dpbai.SmallestBudget(brute, brute - 1, 1.0)
+
+
+def is_possible(budget: int) -> bool:
+    try:
+        dp_bai(budget)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("policy", "instance"), [(dpbai.DPBAI, SYNTHETIC), (dpbai.DPOD, WIDE)], ids=["DP-BAI", "DP-OD"]
+)
+def test_it_is_enough_and_the_budgets_just_below_are_not(policy, instance):
+    def make(budget: int) -> dpbai.Policy:
+        return policy(instance.features, budget=budget, epsilon=1.0)
+
+    found = dpbai.smallest_budget(make, instance)
+    assert found.confidence == 1
+    assert found.too_small == found.budget - 1
+    assert dpbai.exact_error(make(found.budget), instance) <= 0.05
+    for below in (1, 2):
+        assert dpbai.exact_error(make(found.budget - below), instance) > 0.05
+
+
+def test_a_smaller_budget_within_k_is_found_where_the_error_is_not_monotone():
+    # Odd budgets waste half of their pulls, so that the last even one before may be enough.
+    def make(budget: int) -> dpbai.Policy:
+        return dp_bai(budget if budget % 2 == 0 else budget // 2)
+
+    found = dpbai.smallest_budget(make, WIDE)
+    assert found.budget % 2 == 0
+    assert found.too_small == found.budget - 1
+    for below in (1, 2):
+        assert dpbai.exact_error(make(found.budget - below), WIDE) > 0.05
+
+
+def test_a_budget_that_the_policy_refuses_is_too_small():
+    found = dpbai.smallest_budget(dp_bai, WIDE, error=0.9)
+    assert not is_possible(found.too_small)
+    assert is_possible(found.budget)
+
+
+def test_simulated_bounds_hold_in_a_long_simulation():
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(ORTHOGONAL.features, budget=budget, epsilon=1.0)
+
+    found = dpbai.smallest_budget(
+        make, ORTHOGONAL, error=0.1, confidence=1 - 1e-7, trials=20_000, seed=1
+    )
+    assert found.confidence == 1 - 1e-7
+    assert 0 < found.too_small < found.budget < 2 * found.too_small
+    trials = 200_000
+    for budget, side in ((found.budget, "greater"), (found.too_small, "less")):
+        result = dpbai.simulate(make(budget), ORTHOGONAL, trials=trials, seed=2)
+        errors = trials - result.successes
+        assert stats.binomtest(errors, trials, 0.1, alternative=side).pvalue > 1e-7
+
+
+def test_more_trials_bring_the_two_budgets_closer():
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(ORTHOGONAL.features, budget=budget, epsilon=1.0)
+
+    widths = [
+        found.budget - found.too_small
+        for trials in (1000, 100_000)
+        for found in [dpbai.smallest_budget(make, ORTHOGONAL, error=0.1, trials=trials)]
+    ]
+    assert widths[1] < widths[0] / 2
+
+
+def test_a_simulated_answer_agrees_with_the_sum_over_both_counts():
+    means = (0.5, 0.2)
+    instance = dpbai.Instance(WIDE.features, rewards=[dpbai.Bernoulli(mean) for mean in means])
+
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=math.inf)
+
+    found = dpbai.smallest_budget(make, instance, error=0.02, confidence=1 - 1e-7)
+    assert found.confidence == 1 - 1e-7
+    for budget in (found.budget, found.too_small):
+        pulls, _ = make(budget).phase(1, (0, 1)).pulls
+        first, second = (stats.binom.pmf(np.arange(pulls + 1), pulls, mean) for mean in means)
+        error = np.sum(first * (1 - np.cumsum(second)))  # ties go to arm 0, the best
+        assert (error <= 0.02) == (budget == found.budget)
+
+
+def test_the_same_seed_gives_the_same_answer():
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(ORTHOGONAL.features, budget=budget, epsilon=1.0)
+
+    first, second = (
+        dpbai.smallest_budget(make, ORTHOGONAL, error=0.1, trials=2000, seed=5) for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_largest_budget_that_is_not_enough_is_an_error():
+    with pytest.raises(ValueError, match=r"largest must be .* got 20"):
+        dpbai.smallest_budget(dp_bai, WIDE, error=1e-6, largest=20)
+
+
+def test_a_policy_that_refuses_every_budget_shows_why():
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=-1.0)
+
+    with pytest.raises(ValueError, match="largest must") as caught:
+        dpbai.smallest_budget(make, WIDE, largest=1000)
+    assert "epsilon must be positive" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"error": 0.0}, "error"),
+        ({"error": 1.0}, "error"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"trials": 0}, "trials"),
+        ({"largest": 0}, "largest"),
+    ],
+)
+def test_arguments_out_of_range_are_errors(options, name):
+    with pytest.raises(ValueError, match=name):
+        dpbai.smallest_budget(dp_bai, WIDE, **options)
