@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from dpbai import _check
+from dpbai._beta import beta_characteristic_function
 from dpbai._check import FloatArray
 
 _BITS = 53
@@ -211,8 +211,7 @@ class Beta:
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return E exp(i t X), Kummer's function of the shapes, also for complex `t`."""
-        first, second = self.shapes
-        return np.asarray(special.hyp1f1(first, first + second, 1j * np.asarray(t, dtype=complex)))
+        return beta_characteristic_function(*self.shapes, t)
 
 
 @dataclass(frozen=True, eq=False)

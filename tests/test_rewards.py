@@ -4,6 +4,7 @@ import math
 from functools import partial
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -190,3 +191,16 @@ def test_beta_has_the_variance_that_it_states():
 def test_all_laws_serve_in_an_instance():
     instance = dpbai.Instance(np.eye(4), rewards=list(LAWS.values()))
     np.testing.assert_allclose(instance.means, [0.3, 0.3, 0.3, (0.5 + 2) / 8])
+
+
+@pytest.mark.parametrize(("mean", "concentration"), [(0.31, 13.05), (0.5, 2), (0.1, 1), (0.02, 5)])
+@pytest.mark.parametrize("size", [0, 1, 9.9, 10.1, 30, 60, 100, 190, 250, 500, 1600, 1e4])
+def test_characteristic_function_of_beta_rewards_is_kummers_function(mean, concentration, size):
+    law = dpbai.Beta(mean, concentration)
+    first, second = law.shapes
+    for angle in np.linspace(0, np.pi, 9):
+        t = size * np.exp(1j * angle)
+        exact = complex(mpmath.hyp1f1(first, first + second, 1j * mpmath.mpc(t)))
+        # Relative to the modulus at the same distance from the real axis.
+        scale = max(abs(exact), 1e-6 * float(np.exp(min(700.0, max(0.0, -t.imag)))))
+        assert abs(complex(law.characteristic_function(t)) - exact) <= 1e-8 * scale
