@@ -1,0 +1,61 @@
+"""Pictures of the chapter on the problem: reward tables and their neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.figures import BLACK, ORANGE, Picture, canvas
+
+
+def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) -> Picture:
+    """Draw two reward tables side by side, the entries that differ framed.
+
+    Parameters
+    ----------
+    table, other : array_like of shape (K, T)
+        Rewards in [0, 1].
+    read : array_like of bool, shape (K, T)
+        Which entries a run reads; the others are greyed.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If the three do not have the same shape.
+    """
+    first = _check.matrix(table, "table", least_rows=1)
+    second = _check.matrix(other, "other", least_rows=1)
+    seen = np.asarray(read, dtype=bool)
+    if not first.shape == second.shape == seen.shape:
+        raise ValueError("table, other and read must have the same shape")
+    with canvas(1, 2, size=(6.4, 0.9 + 0.45 * first.shape[0])) as (figure, panels):
+        for panel, values, title in zip(
+            panels, (first, second), (r"$\mathbf{x}$", r"$\mathbf{x}'$"), strict=True
+        ):
+            _table(panel, values, first != second, seen)
+            panel.set_title(title)
+    return figure
+
+
+def _table(panel: Axes, values: FloatArray, changed: np.ndarray, read: np.ndarray) -> None:
+    """Draw one table, arms from top to bottom and indices from left to right."""
+    arms, indices = values.shape
+    panel.imshow(np.where(read, 0.0, 0.12), cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    for arm in range(arms):
+        for index in range(indices):
+            panel.text(index, arm, f"{values[arm, index]:g}", ha="center", va="center", color=BLACK)
+            if changed[arm, index]:
+                corner = (index - 0.46, arm - 0.46)
+                panel.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, ec=ORANGE, lw=2.5))
+    panel.set_xticks(range(indices), [str(index + 1) for index in range(indices)])
+    panel.set_yticks(range(arms), [f"arm {arm}" for arm in range(arms)])
+    panel.set_xlabel("pull of the arm")
+    panel.grid(visible=False)
