@@ -1,0 +1,130 @@
+"""The options that commands share, and a parser that complains in one line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from dpbai.cli.choices import POLICIES, REWARDS, WITH_DELTA
+
+Command = Callable[[argparse.Namespace], None]
+Commands = Any  # what argparse's add_subparsers returns
+
+EPILOG = """\
+from two files to a recommendation:
+  dpbai plan arms.csv --budget 400 --epsilon 0.5     what a run would do
+  dpbai start run.json arms.csv --budget 400 --epsilon 0.5
+  dpbai next run.json                                which arms to pull now
+  dpbai tell run.json rewards.csv                    what the pulls gave
+  ... next and tell again, until the run is finished ...
+  dpbai recommend run.json                           the answer and its privacy
+
+CSV files start with a line of column names:
+  arms.csv     arm,<feature>,<feature>,...   the name of each arm, and its features as numbers
+  rewards.csv  arm,reward                    a line for each pull; rewards lie in [0, 1]
+           or  arm,total,count               sums of rewards, and of how many
+  means.csv    arm,mean                      supposed mean rewards, for the commands that simulate
+
+exit codes:
+  0 done   1 a file cannot be read or written   2 the call or the content of a file is wrong
+  3 the session refuses: not finished, finished, or its file was changed   130 interrupted
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def command(commands: Commands, name: str, run: Command, text: str, more: str = "") -> Parser:
+    """Add a command that does `run`, with a line of help and more of it."""
+    sub: Parser = commands.add_parser(
+        name, help=text, description=f"{text}. {more}".strip(), allow_abbrev=False
+    )
+    sub.set_defaults(run=run)
+    return sub
+
+
+def session(sub: Parser, text: str = "the session file") -> None:
+    """Add the session file."""
+    sub.add_argument("session", metavar="run.json", help=text)
+
+
+def arms(sub: Parser) -> None:
+    """Add the table of arms."""
+    sub.add_argument(
+        "arms", metavar="arms.csv", help="CSV: arm,<feature>,<feature>,... ; a line for each arm"
+    )
+
+
+def policy(sub: Parser) -> None:
+    """Add what chooses one policy."""
+    names = ", ".join(POLICIES)
+    sub.add_argument("--budget", type=int, required=True, metavar="T", help="pulls in all")
+    sub.add_argument(
+        "--epsilon", type=float, help="privacy parameter, positive; smaller is more private"
+    )
+    sub.add_argument(
+        "--policy", choices=POLICIES, default="dp-bai", metavar="NAME",
+        help=f"one of {names} (default: dp-bai)",
+    )  # fmt: skip
+    delta(sub)
+
+
+def policies(sub: Parser) -> None:
+    """Add what chooses several policies."""
+    sub.add_argument(
+        "--policies", nargs="+", choices=POLICIES, default=["dp-bai", "baseline"], metavar="NAME",
+        help=f"some of {', '.join(POLICIES)} (default: dp-bai baseline)",
+    )  # fmt: skip
+    delta(sub)
+
+
+def delta(sub: Parser) -> None:
+    """Add delta."""
+    sub.add_argument("--delta", type=float, help=f"for {WITH_DELTA}: in (0, 1), such as 1e-6")
+
+
+def gap(sub: Any, text: str) -> None:
+    """Add the gap."""
+    sub.add_argument("--gap", type=float, help=text)
+
+
+def best(sub: Parser, text: str) -> None:
+    """Add the best arm."""
+    sub.add_argument("--best", metavar="ARM", help=text)
+
+
+def means(sub: Parser) -> None:
+    """Add what makes an instance: means, or a gap; and the law of the rewards."""
+    either = sub.add_mutually_exclusive_group(required=True)
+    either.add_argument("--means", metavar="means.csv", help="CSV: arm,mean")
+    gap(
+        either,
+        "in place of means: the lead of the best arm; other means follow as closely as linear "
+        "ones can",
+    )
+    best(sub, "with --gap: the best arm (default: that with the smallest gaps in all)")
+    sub.add_argument(
+        "--rewards", choices=REWARDS, default="bernoulli", help="law of rewards (default bernoulli)"
+    )
+
+
+def trials(sub: Parser, default: int, text: str = "simulated runs") -> None:
+    """Add how long to simulate, and from which seed."""
+    sub.add_argument("--trials", type=int, default=default, help=f"{text} (default {default})")
+    sub.add_argument("--seed", type=int, default=0, help="of the simulation (default 0)")
+
+
+def output(sub: Parser, columns: str) -> None:
+    """Add a CSV file to write."""
+    sub.add_argument("-o", "--output", metavar="FILE", help=f"write a CSV file: {columns}")
+
+
+def figure(sub: Parser) -> None:
+    """Add a figure to draw."""
+    sub.add_argument("--figure", metavar="FILE", help="draw a figure: .png or .svg")

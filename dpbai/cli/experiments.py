@@ -1,0 +1,291 @@
+"""The commands that run policies on supposed means: simulate, study, budget; and plan's --gap."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from dpbai._check import FloatArray
+from dpbai.cli import arguments, choices, gaps, tables
+from dpbai.exact import NotExactError, exact_success
+from dpbai.instance import Instance
+from dpbai.planning import smallest_budget
+from dpbai.policies import Policy
+from dpbai.simulate import simulate
+from dpbai.study import COLUMNS, study, takes_epsilon
+
+BUDGET_COLUMNS = ["policy", "epsilon", "budget", "too_small", "confidence"]
+FIGURES = (".png", ".svg")
+_MOST_ARMS = 40
+_LEVEL = 0.95
+
+
+def add_commands(commands: arguments.Commands) -> None:
+    """Add the commands of this module to the command line."""
+    sub = arguments.command(
+        commands, "simulate", simulated, "run a policy many times on supposed means"
+    )
+    arguments.arms(sub)
+    arguments.policy(sub)
+    arguments.means(sub)
+    arguments.trials(sub, 1000)
+    arguments.output(sub, "arm,mean,recommended")
+    arguments.figure(sub)
+
+    sub = arguments.command(
+        commands, "study", studied, "compare policies over budgets and epsilons, by simulation"
+    )
+    arguments.arms(sub)
+    arguments.policies(sub)
+    sub.add_argument("--budgets", nargs="+", type=int, required=True, metavar="T", help="pulls")
+    sub.add_argument(
+        "--epsilons", nargs="+", type=float, required=True, metavar="E", help="privacy parameters"
+    )
+    arguments.means(sub)
+    arguments.trials(sub, 1000, "simulated runs in each cell")
+    sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
+    sub.add_argument(
+        "--cells", metavar="FILE", help="save each finished cell in this file, and go on from it"
+    )
+    sub.add_argument(
+        "--along",
+        choices=("budget", "epsilon"),
+        default="budget",
+        help="horizontal axis of the figure (default budget)",
+    )
+    arguments.output(sub, ",".join(COLUMNS))
+    arguments.figure(sub)
+
+    sub = arguments.command(
+        commands,
+        "budget",
+        budgeted,
+        "find the least budget for a wanted success, with privacy and without",
+    )
+    arguments.arms(sub)
+    arguments.policies(sub)
+    sub.add_argument("--epsilon", type=float, required=True, help="privacy parameter")
+    sub.add_argument("--success", type=float, default=0.95, help="wanted (default 0.95)")
+    arguments.means(sub)
+    arguments.trials(sub, 20_000, "the most simulated runs for one budget")
+    arguments.output(sub, ",".join(BUDGET_COLUMNS))
+
+
+def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[str]) -> None:
+    """Say how often `policy` finds the best arm if it leads by the gap that the user names."""
+    law = choices.REWARDS["bernoulli"]
+    arms = _candidates(labels, given.best)
+    instances = gaps.every(policy.features, arms, given.gap, law)
+    rows = []
+    for arm in tqdm(instances, unit="arm", disable=None, leave=False):
+        rate, low, high = _success(policy, instances[arm], given.trials, given.seed)
+        rows.append((rate, low, high, labels[arm]))
+    worst, best = min(rows), max(rows)
+    print(
+        f"If the best arm leads by {given.gap:g} (rewards 0 and 1, the other means as close as "
+        "linear means can be),"
+    )
+    if len(rows) == 1:
+        print(f"{worst[3]} is found with probability {_told(worst)}.")
+    else:
+        print(f"it is found with probability {_told(worst)} if it is {worst[3]},")
+        print(f"and {_told(best)} if it is {best[3]}; others lie between.")
+    if len(arms) < len(labels) and given.best is None:
+        print(f"(Of {len(labels)} arms, {len(arms)} were looked at.)")
+    cannot = len(arms) - len(instances)
+    if cannot:
+        print(f"({cannot} arm(s) cannot lead by so much with linear means, and are left out.)")
+
+
+def simulated(given: argparse.Namespace) -> None:
+    """Run a policy many times on supposed means."""
+    _check_figure(given.figure)
+    labels, features = tables.read_arms(given.arms)
+    instance = _instance(given, labels, features)
+    policy = choices.policy(
+        given.policy,
+        features,
+        budget=given.budget,
+        epsilon=given.epsilon,
+        delta=given.delta,
+    )
+    result = simulate(policy, instance, trials=given.trials, seed=given.seed)
+    columns = {"arm": labels, "mean": instance.means, "recommended": result.recommended}
+    table = pd.DataFrame(columns)
+    low, high = result.interval(_LEVEL)
+    tables.show(table)
+    print(
+        f"The best arm, {labels[instance.best]}, was recommended in {result.successes} of "
+        f"{result.trials} runs: {result.success_rate:.4g} (95% interval {low:.4g} to {high:.4g})."
+    )
+    print(f"Pulls: at most {result.pulls} of {policy.budget}.")
+    tables.write(table, given.output)
+    if given.figure:
+        _draw_recommended(table, instance.best, given.figure)
+
+
+def studied(given: argparse.Namespace) -> None:
+    """Compare policies over budgets and epsilons."""
+    _check_figure(given.figure)
+    labels, features = tables.read_arms(given.arms)
+    if given.jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {given.jobs}")
+    pool: Any = nullcontext()
+    if given.jobs > 1:
+        pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"))
+    with pool as executor:
+        table = study(
+            {choices.POLICIES[name][0]: maker for name, maker in _makers(given).items()},
+            _instance(given, labels, features),
+            budgets=given.budgets,
+            epsilons=given.epsilons,
+            trials=given.trials,
+            seed=given.seed,
+            executor=executor,
+            path=given.cells,
+            progress=sys.stderr.isatty(),
+        )
+    tables.show(table)
+    tables.write(table, given.output)
+    if given.figure:
+        _pyplot()
+        from dpbai.figures import success_curves
+
+        _save(success_curves(table, along=given.along), given.figure)
+
+
+def budgeted(given: argparse.Namespace) -> None:
+    """Find the least budget for a wanted success, with privacy and without."""
+    labels, features = tables.read_arms(given.arms)
+    instance = _instance(given, labels, features)
+    rows = []
+    makers = _makers(given)
+    cases = [
+        (name, epsilon)
+        for name, maker in makers.items()
+        for epsilon in ((given.epsilon, math.inf) if takes_epsilon(maker) else (math.nan,))
+    ]
+    for name, epsilon in tqdm(cases, unit="search", disable=None, leave=False):
+        parameters = {} if math.isnan(epsilon) else {"epsilon": epsilon}
+        found = smallest_budget(
+            partial(_with_budget, partial(makers[name], features, **parameters)),
+            instance,
+            error=1 - given.success,
+            trials=given.trials,
+            seed=given.seed,
+        )
+        rows.append((name, epsilon, found.budget, found.too_small, found.confidence))
+    table = pd.DataFrame(rows, columns=BUDGET_COLUMNS)
+    print(
+        f"Least budget to find {labels[instance.best]} with probability {given.success:g} "
+        f"(it leads by {np.sort(instance.gaps)[1]:.4g}); `too_small` is known not to do:"
+    )
+    tables.show(table)
+    for name in makers:
+        prices = table[table["policy"] == name].set_index("epsilon")["budget"]
+        if len(prices) == 2:
+            ratio = prices[given.epsilon] / prices[math.inf]
+            print(f"Price of privacy for {name}: {ratio:.3g} times the budget without it.")
+    private = table[np.isfinite(table["epsilon"])]
+    if not private.empty:
+        cheapest = private.loc[private["budget"].idxmin(), "policy"]
+        print(f"Cheapest at epsilon = {given.epsilon:g}: {cheapest}.")
+    tables.write(table, given.output)
+
+
+def _with_budget(make: Any, budget: int) -> Policy:
+    policy: Policy = make(budget=budget)
+    return policy
+
+
+def _makers(given: argparse.Namespace) -> dict[str, Any]:
+    return {name: choices.maker(name, given.delta) for name in given.policies}
+
+
+def _candidates(labels: Sequence[str], best: str | None) -> list[int]:
+    """Return the arms to look at as the best: all, or a spread of them if there are many."""
+    if best is not None:
+        if best not in labels:
+            raise ValueError(f"--best must be one of the arms, got {best!r}")
+        return [labels.index(best)]
+    spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
+    return [int(arm) for arm in spread]
+
+
+def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatArray) -> Instance:
+    """Return the instance of --means, or of --gap: that with the smallest gaps in all."""
+    law = choices.REWARDS[given.rewards]
+    if given.means is not None:
+        if given.best is not None:
+            raise ValueError("--best goes with --gap, not with --means")
+        means = tables.read_means(given.means, labels)
+        for label, mean in zip(labels, means, strict=True):
+            if not law.lowest <= mean <= law.highest:
+                raise ValueError(
+                    f"mean of arm {label!r} must lie in [{law.lowest:g}, {law.highest:g}] for "
+                    f"{given.rewards} rewards, got {mean:g}"
+                )
+        return Instance(features, rewards=[law.make(mean) for mean in means])
+    instances = gaps.every(features, _candidates(labels, given.best), given.gap, law)
+    return min(instances.values(), key=lambda instance: float(instance.gaps.sum()))
+
+
+def _success(
+    policy: Policy, instance: Instance, trials: int, seed: int
+) -> tuple[float, float, float]:
+    """Return the success probability and an interval of it, a point if it is exact."""
+    try:
+        exact = exact_success(policy, instance)
+    except NotExactError:
+        result = simulate(policy, instance, trials=trials, seed=seed)
+        return (result.success_rate, *result.interval(_LEVEL))
+    return exact, exact, exact
+
+
+def _told(row: tuple[float, float, float, str]) -> str:
+    rate, low, high, _ = row
+    return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
+
+
+def _check_figure(path: str | None) -> None:
+    """Refuse a figure that could not be drawn, before anything is computed."""
+    if path is not None and Path(path).suffix not in FIGURES:
+        raise ValueError(f"--figure must end in {' or '.join(FIGURES)}, got {path!r}")
+
+
+def _pyplot() -> Any:
+    """Return pyplot, for files only."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, path: str) -> None:
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path[-3:] == "svg" else {})
+
+
+def _draw_recommended(table: pd.DataFrame, best: int, path: str) -> None:
+    _pyplot()
+    from dpbai.figures import BLUE, GREY, canvas
+
+    with canvas() as (figure, axes):
+        colors = [BLUE if arm == best else GREY for arm in range(len(table))]
+        axes.bar(table["arm"], table["recommended"], color=colors)
+        axes.set(xlabel="arm (the best one in blue)", ylabel="runs that recommended it")
+        axes.tick_params(axis="x", rotation=90 if len(table) > 12 else 0)
+        _save(figure, path)

@@ -1,0 +1,17 @@
+"""A policy on real rewards, with noise that is fit for a release."""
+
+from dpbai.session.guarantee import SessionCertificate
+from dpbai.session.live import Session, SessionError
+from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
+from dpbai.session.records import Released
+
+__all__ = [
+    "NumpyNoise",
+    "OpenDPNoise",
+    "ReleaseNoise",
+    "ReleaseWarning",
+    "Released",
+    "Session",
+    "SessionCertificate",
+    "SessionError",
+]

@@ -1,0 +1,204 @@
+r"""Noise for a real release, and what it costs in privacy as it is really computed.
+
+Textbook Laplace noise, computed in floating point, can reach only some of the doubles, and which
+ones depends on the secret that it is added to: so the low bits of a released number can rule out a
+neighbouring data set, whatever epsilon promises (Mironov, "On significance of the least significant
+bits for differential privacy", CCS 2012). `OpenDPNoise` draws from a cryptographic generator, in
+exact arithmetic and on one grid for every secret, which closes that hole; `NumpyNoise` does not,
+and is for simulation.
+
+The secret itself must not leak by rounding either: a sum of doubles depends on their order, and can
+move by more than one reward does (Casacuberta, Shoemate, Vadhan and Wagaman, "Widespread
+underestimation of sensitivity in differentially private libraries", CCS 2022). So sums are exact
+here, the statistic is rounded once, and `shifts` counts that rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import Seed
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.policies import Phase
+
+Shift = tuple[Fraction, ...]
+"""How far one reward can move each released coordinate."""
+
+_ZERO, _ONE = Fraction(0), Fraction(1)
+
+
+class ReleaseWarning(UserWarning):
+    """Noise that is good enough for a simulation is about to protect a session."""
+
+
+class ReleaseNoise(Protocol):
+    """A source of noise for a `Session`."""
+
+    @property
+    def name(self) -> str:
+        """What drew the noise, as certificates call it."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a certificate must say against this source."""
+
+    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
+        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
+
+    def loss(self, noise: Noise, shift: Shift) -> float:
+        """Return the epsilon of such a release when one reward can move it by `shift`."""
+
+
+class NumpyNoise:
+    """NumPy's noise: for simulations and tests, not for a real release.
+
+    Parameters
+    ----------
+    seed : int or SeedSequence, optional
+        With a seed, the noise of phase p depends on nothing but the seed and p, and whoever knows
+        the seed can subtract it. Without one it is drawn anew each time.
+    """
+
+    name = "NumPy"
+
+    def __init__(self, seed: Seed | None = None) -> None:
+        self._fixed = seed is not None
+        self._seed = np.random.SeedSequence() if seed is None else _check.seed_sequence(seed)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why this is no noise for a real release."""
+        attack = (
+            "NumPy noise is for simulation: its low bits can reveal what it hides "
+            "(Mironov, 2012); use OpenDPNoise for a real release"
+        )
+        seeded = "the noise comes from a fixed seed: whoever knows the seed can subtract it"
+        return (attack, seeded) if self._fixed else (attack,)
+
+    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
+        """Return the statistic of phase number `phase` with `noise` on each coordinate."""
+        root = self._seed
+        key = (*root.spawn_key, phase)
+        rng = np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=key))
+        drawn = noise.sample(rng, (len(statistic),))
+        return tuple((np.asarray(statistic, dtype=np.float64) + drawn).tolist())
+
+    def loss(self, noise: Noise, shift: Shift) -> float:
+        """Return the epsilon of the law of `noise`, as if it were drawn as a real number."""
+        return noise.loss([float(step) for step in shift])
+
+
+class OpenDPNoise:
+    """Noise from a cryptographic generator in exact arithmetic, by OpenDP's measurements.
+
+    Needs the extra `opendp`. The epsilon that it tells is OpenDP's own. For Laplace noise that is
+    the planned epsilon, and what rounding the statistic to a double costs. For Gaussian noise
+    OpenDP accounts by zero-concentrated privacy, which gives a bound some per cent above the
+    epsilon of the law itself.
+
+    Raises
+    ------
+    ImportError
+        If OpenDP is not installed.
+    """
+
+    name = "OpenDP"
+    remarks: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        _opendp()
+
+    def add(
+        self,
+        noise: Noise,
+        statistic: Sequence[float],
+        *,
+        phase: int,  # noqa: ARG002
+    ) -> tuple[float, ...]:
+        """Return the statistic with fresh `noise` on each coordinate.
+
+        Raises
+        ------
+        TypeError
+            If OpenDP has no measurement for this law.
+        """
+        if isinstance(noise, NoNoise):
+            return tuple(statistic)
+        return tuple(_measurement(noise)(list(statistic)))
+
+    def loss(self, noise: Noise, shift: Shift) -> float:
+        """Return OpenDP's epsilon, at the delta of a `Gaussian`; never rounded down."""
+        if isinstance(noise, NoNoise):
+            return noise.loss([float(step) for step in shift])
+        measurement = _measurement(noise)
+        if isinstance(noise, Gaussian):
+            length = math.sqrt(_rounded_up(sum((step**2 for step in shift), _ZERO)))
+            profile = _opendp().c.make_zCDP_to_approxDP(measurement)
+            return float(profile.map(math.nextafter(length, math.inf)).epsilon(noise.delta))
+        return float(measurement.map(_rounded_up(sum(shift, _ZERO))))
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude
+    except ImportError as error:
+        raise ImportError(
+            "OpenDP noise needs the package opendp: pip install 'dpbai[opendp]'"
+        ) from error
+    opendp.prelude.enable_features("contrib")
+    return opendp.prelude
+
+
+def _measurement(noise: Noise) -> Any:
+    """Return OpenDP's measurement that adds `noise` to each entry of a list of doubles."""
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+    if isinstance(noise, Laplace):
+        return dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=noise.scale)
+    if isinstance(noise, Gaussian):
+        return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=noise.sigma)
+    raise TypeError(f"OpenDP has no measurement for {type(noise).__name__} noise")
+
+
+def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]:
+    """Return `phase.release @ means` of exact sums of rewards, rounded once, shape (q,)."""
+    means = [total / pulls for total, pulls in zip(sums, phase.pulls, strict=True)]
+    if phase.release_matrix is None:
+        return tuple(float(mean) for mean in means)
+    return tuple(
+        float(sum((Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)), _ZERO))
+        for row in phase.release_matrix.tolist()
+    )
+
+
+def shifts(phase: Phase) -> set[Shift]:
+    """Return how far one reward of each pulled arm can move what `exact_statistic` returns.
+
+    One reward moves the exact statistic by at most `release[:, j] / n_j`; each coordinate that
+    moves is then rounded, by at most half a unit in the last place before and after.
+    """
+    if phase.release_matrix is None:
+        return {(Fraction(1, pulls) + _unit(_ONE),) for pulls in phase.pulls}
+    rows = [[abs(Fraction(entry)) for entry in row] for row in phase.release_matrix.tolist()]
+    units = [_unit(sum(row, _ZERO)) for row in rows]
+    return {
+        tuple(row[arm] / pulls + unit for row, unit in zip(rows, units, strict=True) if row[arm])
+        for arm, pulls in enumerate(phase.pulls)
+    }
+
+
+def _unit(bound: Fraction) -> Fraction:
+    """Return the unit in the last place of the largest double up to `bound`."""
+    return Fraction(math.ulp(float(bound)))
+
+
+def _rounded_up(value: Fraction) -> float:
+    """Return the least double that is no smaller."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

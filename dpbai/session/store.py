@@ -1,0 +1,170 @@
+"""One JSON document in one file, replaced as a whole or not at all.
+
+A document is written beside its file, forced to the disk, and renamed over it, so that a crash at
+any moment leaves the old document or the new one. The file is in one canonical form with a checksum
+over it: cut short or edited, it is refused. (The checksum is against accidents; whoever computes it
+anew can forge a document.) A lock beside the file keeps processes apart while they write, and a
+process never replaces a document other than the one that it last saw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+class StoreError(RuntimeError):
+    """The file cannot be taken for what it should be; it is left as it is."""
+
+
+class Store:
+    """A document on disk.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. `<path>.lock` stays beside it, `<path>.tmp` only after a crash.
+    kind : str
+        What the documents are, for instance "dpbai session".
+    version : int
+        The version of their content that this code reads and writes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, kind: str, version: int) -> None:
+        self.path = Path(path).resolve()
+        self.kind = kind
+        self.version = version
+        self._seen: bytes | None = None
+
+    def create(self, content: Any) -> None:
+        """Write the first document.
+
+        Raises
+        ------
+        FileExistsError
+            If there is such a file.
+        """
+        with self._locked():
+            if self.path.exists():
+                raise FileExistsError(f"{self.path} exists already, and is left as it is")
+            self._write(content)
+
+    def load(self) -> Any:
+        """Read the document.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        StoreError
+            If the file was cut short or edited, or is no document of this kind and version.
+        """
+        if not self.path.exists():
+            raise FileNotFoundError(f"{self.path} does not exist")
+        data = self.path.read_bytes()
+        content = self._decoded(data)
+        with self._locked():
+            # A crash may have left a document that was never shown to anyone: now it never will be.
+            self._temporary.unlink(missing_ok=True)
+        self._seen = data
+        return content
+
+    def replace(self, content: Any) -> None:
+        """Write a new document in the place of the one that was last written or loaded here.
+
+        Raises
+        ------
+        StoreError
+            If the file is not that document any more.
+        """
+        with self._locked():
+            if not self.path.exists() or self.path.read_bytes() != self._seen:
+                raise StoreError(
+                    f"{self.path} was changed by someone else since it was read here: load it again"
+                )
+            self._write(content)
+
+    @property
+    def _temporary(self) -> Path:
+        return self.path.with_name(self.path.name + ".tmp")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; the operating system lets go of it if this process dies."""
+        with self.path.with_name(self.path.name + ".lock").open("ab") as file:
+            _lock(file)
+            yield
+
+    def _write(self, content: Any) -> None:
+        data = self._encoded(content)
+        try:
+            # Readable by its owner alone.
+            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
+        except BaseException:
+            self._temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(self.path.parent)
+        self._seen = data
+
+    def _encoded(self, content: Any) -> bytes:
+        text = _canonical(content)
+        checksum = hashlib.sha256(text.encode()).hexdigest()
+        head = {"format": self.kind, "version": self.version, "checksum": checksum}
+        return f'{_canonical(head)[:-1]}, "content": {text}}}\n'.encode()
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            raise StoreError(f"{self.path} was cut short or is no {self.kind}") from None
+        if not isinstance(document, dict) or document.get("format") != self.kind:
+            raise StoreError(f"{self.path} is no {self.kind}")
+        if document.get("version") != self.version:
+            raise StoreError(
+                f"{self.path} has version {document.get('version')!r} of the format, "
+                f"but this program reads version {self.version}"
+            )
+        try:
+            same = self._encoded(document["content"]) == data
+        except (KeyError, ValueError, RecursionError):
+            same = False
+        if not same:
+            raise StoreError(f"{self.path} was edited or damaged: its checksum does not fit")
+        return document["content"]
+
+
+def _canonical(content: Any) -> str:
+    return json.dumps(content, allow_nan=False)
+
+
+def _lock(file: BinaryIO) -> None:
+    if sys.platform == "win32":
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _sync_directory(path: Path) -> None:
+    """Force the renaming to the disk as well; Windows offers no such call."""
+    if sys.platform != "win32":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

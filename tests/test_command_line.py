@@ -1,0 +1,561 @@
+"""The command line: whole runs in a fresh directory, and what it says to mistakes."""
+
+import csv
+import io
+import json
+import math
+import random
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpbai
+from dpbai import cli
+from dpbai.cli import choices, gaps
+from dpbai.cli import run as run_commands
+
+COMMANDS = [
+    "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
+]  # fmt: skip
+LABELS = ["plain", "with space", 'with "quote"', "with, comma", "ünïcode", "-5"]
+FEATURES = np.random.default_rng(2).uniform(0, 1, size=(6, 2)).round(2)
+
+
+def write_arms(path, labels=LABELS, features=FEATURES):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", *(f"x{i}" for i in range(features.shape[1]))])
+        writer.writerows([label, *row] for label, row in zip(labels, features, strict=True))
+
+
+def write_rewards(path, rewards, header=("arm", "reward")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rewards)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A fresh directory with a table of arms."""
+    monkeypatch.chdir(tmp_path)
+    write_arms(tmp_path / "arms.csv")
+    return tmp_path
+
+
+@pytest.fixture
+def call(folder, capsys):  # noqa: ARG001
+    """Runs a command in the fresh directory; returns its exit code, output and errors."""
+
+    def call(*arguments):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+START = ("start", "run.json", "arms.csv", "--budget", 120, "--epsilon", 1)
+
+
+def requests_of(output):
+    return {row["arm"]: int(row["pulls"]) for row in csv.DictReader(io.StringIO(output))}
+
+
+# A newcomer's way, by the program that `pip install` makes.
+
+
+def test_from_two_files_to_a_recommendation_in_a_fresh_directory(tmp_path):
+    """All rewards of one arm are 1, all others 0. Noise turns that round with odds of e^-100."""
+    write_arms(tmp_path / "arms.csv", ["red", "green", "blue"], np.eye(3))
+
+    def dpbai_(*arguments):
+        command = [sys.executable, "-m", "dpbai", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    assert "next" in dpbai_("--help")
+    options = ["--budget", "300", "--epsilon", "4"]
+    assert "epsilon = 4, delta = 0" in dpbai_("plan", "arms.csv", *options)
+    assert "Phase 1 needs: red 49" in dpbai_("start", "run.json", "arms.csv", *options)
+    steps = 0
+    while asked := requests_of(dpbai_("next", "run.json")):
+        rewards = [(arm, int(arm == "green")) for arm, pulls in asked.items() for _ in range(pulls)]
+        write_rewards(tmp_path / "rewards.csv", rewards)
+        assert f"Took {len(rewards)} reward(s)" in dpbai_("tell", "run.json", "rewards.csv")
+        steps += 1
+    assert steps == 2
+    answer = dpbai_("recommend", "run.json", "-o", "estimates.csv")
+    assert answer.startswith("Recommended: green\n")
+    assert "Noise from OpenDP" in answer
+    estimates = pd.read_csv(tmp_path / "estimates.csv").set_index("arm")["estimate"]
+    assert estimates["green"] == pytest.approx(1, abs=0.5)
+    assert estimates["red"] == pytest.approx(0, abs=0.5)
+
+
+def test_the_console_script_and_the_module_are_one_command():
+    from dpbai import __main__ as module
+
+    assert module.main is cli.main
+
+
+# Whole runs.
+
+
+@pytest.mark.parametrize("policy", choices.POLICIES)
+def test_a_run_by_commands_is_the_run_of_a_session(policy, call, folder):
+    """With the same rewards and the same noise, told in parts, as rewards or as sums."""
+    options = ["--budget", 200, "--policy", policy]
+    options += [] if policy == "od-linbai" else ["--epsilon", 1]
+    options += ["--delta", 1e-5] if policy == "dp-bai-gauss" else []
+    code, out, err = call("start", "run.json", "arms.csv", *options, "--noise", "numpy")
+    assert code == 0
+    assert "dpbai: note: NumPy noise is for simulation" in err
+    made = choices.policy(
+        policy,
+        FEATURES,
+        budget=200,
+        epsilon=None if policy == "od-linbai" else 1.0,
+        delta=1e-5 if policy == "dp-bai-gauss" else None,
+    )
+    with pytest.warns(dpbai.ReleaseWarning):
+        session = dpbai.Session(made, noise=dpbai.NumpyNoise(5), labels=LABELS)
+    rng = np.random.default_rng(0)
+    while session.requests:
+        code, out, _ = call("next", "run.json")
+        assert requests_of(out) == session.requests
+        batch = {arm: rng.random(pulls).round(3) for arm, pulls in session.requests.items()}
+        session.record(batch)
+        some = [(arm, reward) for arm, rewards in batch.items() for reward in rewards[::2]]
+        rest = [
+            (arm, math.fsum(rewards[1::2]), len(rewards[1::2]))
+            for arm, rewards in batch.items()
+            if len(rewards) > 1
+        ]
+        rng.shuffle(some)
+        write_rewards(folder / "rewards.csv", some)
+        code, out, err = call("tell", "run.json", "rewards.csv", "--seed", 5)
+        assert (code, err) == (0, "")
+        if rest:
+            write_rewards(folder / "sums.csv", rest, ("arm", "total", "count"))
+            code, out, err = call("tell", "run.json", "sums.csv", "--seed", 5)
+            assert (code, err) == (0, "")
+    code, out, err = call("recommend", "run.json", "-o", "estimates.csv")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Recommended: {session.recommendation}\n")
+    assert "Note: NumPy noise is for simulation" in out
+    assert "Note: the noise comes from a fixed seed" in out
+    assert f"epsilon = {session.certificate.epsilon}" in out
+    table = pd.read_csv(folder / "estimates.csv")
+    assert list(table["arm"]) == LABELS
+    for arm, estimate in zip(table["arm"], table["estimate"], strict=True):
+        assert estimate == pytest.approx(session.estimates[arm], abs=1e-12)
+
+
+def test_status_tells_what_came_in_and_what_is_missing(call, folder):
+    call(*START)
+    asked = requests_of(call("next", "run.json")[1])
+    arm = next(iter(asked))
+    write_rewards(folder / "rewards.csv", [(arm, 0.5)] * 3)
+    code, out, err = call("tell", "run.json", "rewards.csv")
+    assert (code, err) == (0, "")
+    assert f"{arm} {asked[arm] - 3}" in out
+    code, out, err = call("status", "run.json", "-o", "status.csv")
+    table = pd.read_csv("status.csv").set_index("arm")
+    assert list(table.index) == LABELS
+    assert table.loc[arm, "received"] == 3
+    assert table.loc[arm, "missing"] == asked[arm] - 3
+    assert (table["state"] == "in play").all()
+    assert table["estimate"].isna().all()
+    for other in set(LABELS) - set(asked):
+        assert np.isnan(table.loc[other, "missing"])
+
+
+def test_rewards_come_from_standard_input_too(call, monkeypatch):
+    call(*START)
+    arm, pulls = next(iter(requests_of(call("next", "run.json")[1]).items()))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"arm,total,count\n{arm},2.5,{pulls}\n"))
+    code, out, err = call("tell", "run.json", "-")
+    assert (code, err) == (0, "")
+    assert f"Took {pulls} reward(s) of 1 arm(s)." in out
+
+
+def test_files_as_spreadsheets_write_them_are_read(call, folder):
+    """A byte order mark, carriage returns, blank lines, spaces after commas."""
+    text = "\ufeffarm, x0, x1\r\n\r\na, 1, 0\r\nb , 0,1e0\r\n,,\r\n"
+    (folder / "arms.csv").write_bytes(text.encode())
+    code, out, err = call("start", "run.json", "arms.csv", "--budget", 20, "--epsilon", 1)
+    assert (code, err) == (0, "")
+    assert "a 9, b 9" in out
+
+
+# Plans.
+
+
+@pytest.mark.parametrize("policy", ["dp-bai", "baseline", "dp-od"])
+def test_a_plan_is_what_the_policy_plans(policy, call, folder):
+    write_arms(
+        folder / "arms.csv", LABELS[:5], FEATURES[:5] @ np.random.default_rng(1).random((2, 4))
+    )
+    _, features = run_commands.tables.read_arms("arms.csv")
+    made = choices.policy(policy, features, budget=200, epsilon=0.5, delta=None)
+    code, out, err = call("plan", "arms.csv", "--budget", 200, "--epsilon", 0.5, "--policy", policy,
+                          "-o", "plan.csv")  # fmt: skip
+    assert (code, err) == (0, "")
+    table = pd.read_csv("plan.csv", dtype=str)
+    first = made.phase(1, range(5))
+    assert table.loc[0, "pulled"] == str(len(first.pulled))
+    assert table.loc[0, "pulls"] == str(first.cost)
+    assert table.loc[0, "noise_deviation"] == f"{first.noise.standard_deviation:.4g}"
+    assert f"{LABELS[first.pulled[0]]} {first.pulls[0]}" in out
+    # Every history that may come lies within the ranges.
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        active, index = tuple(range(5)), 0
+        while len(active) > 1:
+            index += 1
+            plan = made.phase(index, active)
+            low, _, high = table.loc[index - 1, "pulls"].partition("..")
+            assert int(low) <= plan.cost <= int(high or low)
+            assert len(active) == int(table.loc[index - 1, "arms"])
+            active = tuple(sorted(rng.choice(active, plan.keep, replace=False).tolist()))
+        assert index == len(table)
+
+
+def test_a_plan_without_noise_says_that_it_is_not_private(call):
+    code, out, _ = call("plan", "arms.csv", "--budget", 100, "--policy", "od-linbai")
+    assert code == 0
+    assert "no privacy" in out
+
+
+def test_the_success_to_expect_is_what_simulation_finds(call):
+    """Within 5 standard errors of a longer simulation (6e-7), for the worst best arm told."""
+    code, out, err = call("plan", "arms.csv", "--budget", 300, "--epsilon", 1, "--gap", 0.1,
+                          "--trials", 4000)  # fmt: skip
+    assert (code, err) == (0, "")
+    line = next(line for line in out.splitlines() if line.startswith("it is found"))
+    told = float(line.split()[5])
+    name = line.partition(" if it is ")[2].rstrip(",")
+    instance = gaps.closest(FEATURES, LABELS.index(name), 0.1, choices.REWARDS["bernoulli"])
+    policy = dpbai.DPBAI(FEATURES, budget=300, epsilon=1)
+    truth = dpbai.simulate(policy, instance, trials=100_000, seed=1).success_rate
+    assert abs(told - truth) < 5 * math.sqrt(truth * (1 - truth) * (1 / 4000 + 1 / 100_000)) + 0.001
+
+
+@pytest.mark.parametrize("name", choices.REWARDS)
+def test_the_closest_instance_has_the_smallest_sum_of_gaps(name):
+    """Against a fine grid of parameters."""
+    law = choices.REWARDS[name]
+    found = gaps.every(FEATURES, range(6), 0.08, law)
+    line = np.linspace(-2, 2, 401)
+    means = np.array(np.meshgrid(line, line)).reshape(2, -1).T @ FEATURES.T
+    allowed = ((means >= law.lowest) & (means <= law.highest)).all(axis=1)
+    for arm in range(6):
+        lead = means[:, [arm]] - np.delete(means, arm, axis=1)
+        fits = allowed & (lead >= 0.08).all(axis=1)
+        assert fits.any() <= (arm in found)
+        if arm in found:
+            instance = found[arm]
+            assert instance.best == arm
+            assert np.sort(instance.gaps)[1] >= 0.08 - 1e-6
+            assert instance.gaps.sum() <= lead[fits].sum(axis=1).min(initial=np.inf) + 1e-6
+            theta = np.linalg.lstsq(FEATURES, instance.means, rcond=None)[0]
+            assert FEATURES @ theta == pytest.approx(instance.means, abs=1e-6)
+
+
+# Studies.
+
+
+def test_simulate_counts_what_simulate_counts(call, folder):
+    means = [0.1, 0.2, 0.3, 0.4, 0.5, 0.9]
+    rows = list(zip(LABELS, means, strict=True))
+    write_rewards(folder / "means.csv", reversed(rows), ("arm", "mean"))
+    code, out, err = call("simulate", "arms.csv", "--means", "means.csv", "--budget", 100,
+                          "--epsilon", 1, "--policy", "baseline", "--trials", 300, "--seed", 4,
+                          "-o", "counts.csv", "--figure", "counts.svg")  # fmt: skip
+    assert (code, err) == (0, "")
+    instance = dpbai.Instance(FEATURES, rewards=[dpbai.Bernoulli(mean) for mean in means])
+    policy = dpbai.Baseline(FEATURES, budget=100, epsilon=1)
+    expected = dpbai.simulate(policy, instance, trials=300, seed=4)
+    table = pd.read_csv("counts.csv")
+    assert list(table["arm"]) == LABELS
+    assert list(table["recommended"]) == expected.recommended.tolist()
+    assert f"{expected.successes} of 300 runs" in out
+    assert (folder / "counts.svg").read_text().startswith("<?xml")
+
+
+def test_study_writes_the_table_of_study_and_resumes_it_in_a_pool(call, folder):
+    arguments = [
+        "study", "arms.csv", "--gap", 0.1, "--budgets", 60, 120, "--epsilons", 0.5, 2, "--policies",
+        "dp-bai", "od-linbai", "dp-bai-gauss", "--delta", 1e-5, "--trials", 100, "--seed", 3,
+        "--cells", "cells.jsonl", "-o", "table.csv",
+    ]  # fmt: skip
+    code, _, err = call(*arguments, "--figure", "figure.png")
+    assert (code, err) == (0, "")
+    found = gaps.every(FEATURES, range(6), 0.1, choices.REWARDS["bernoulli"])
+    expected = dpbai.study(
+        {
+            "DP-BAI": dpbai.DPBAI,
+            "OD-LinBAI": dpbai.ODLinBAI,
+            "DP-BAI-Gauss": partial(dpbai.DPBAIGauss, delta=1e-5),
+        },
+        min(found.values(), key=lambda instance: instance.gaps.sum()),
+        budgets=[60, 120], epsilons=[0.5, 2], trials=100, seed=3,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(pd.read_csv("table.csv"), expected)
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    lines = (folder / "cells.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + len(expected)
+    (folder / "cells.jsonl").write_text("\n".join(lines[:-2]) + "\n")
+    first = (folder / "table.csv").read_bytes()
+    code, _, err = call(*arguments, "--jobs", 2)
+    assert (code, err) == (0, "")
+    assert (folder / "table.csv").read_bytes() == first
+
+
+def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call):
+    code, out, err = call("budget", "arms.csv", "--gap", 0.2, "--best", LABELS[1], "--success", 0.8,
+                          "--epsilon", 1, "--policies", "baseline", "--trials", 2000,
+                          "-o", "budget.csv")  # fmt: skip
+    assert (code, err) == (0, "")
+    instance = gaps.closest(FEATURES, 1, 0.2, choices.REWARDS["bernoulli"])
+    table = pd.read_csv("budget.csv")
+    assert list(table["epsilon"]) == [1, math.inf]
+    for row in table.itertuples():
+        expected = dpbai.smallest_budget(
+            partial(_baseline, row.epsilon), instance, error=1 - 0.8, trials=2000, seed=0
+        )
+        assert (row.budget, row.too_small) == (expected.budget, expected.too_small)
+    ratio = table["budget"][0] / table["budget"][1]
+    assert f"Price of privacy for baseline: {ratio:.3g} times" in out
+    assert "Cheapest at epsilon = 1: baseline." in out
+
+
+def _baseline(epsilon, budget):
+    return dpbai.Baseline(FEATURES, budget=budget, epsilon=epsilon)
+
+
+# Help, and mistakes.
+
+
+def test_help_explains_each_command_and_the_columns_of_each_file(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in COMMANDS:
+        assert f"\n    {command}" in out
+    for columns in ("arm,<feature>,<feature>", "arm,reward", "arm,total,count", "arm,mean"):
+        assert columns in out
+    for command in COMMANDS:
+        code, out, _ = call(command, "--help")
+        assert code == 0
+        assert "CSV" in out
+    unfolded = "".join(call("recommend", "--help")[1].split())
+    assert "arm,estimate,phase" in unfolded
+
+
+PLAN = ("plan", "arms.csv", "--budget", 100, "--epsilon", 1)
+MEANS = ("simulate", "arms.csv", "--budget", 100, "--epsilon", 1, "--means", "means.csv")
+MISTAKES = [
+    # (arguments, a file and its text, exit code, what is said)
+    ((), None, 2, "COMMAND"),
+    (("nonsense",), None, 2, "invalid choice: 'nonsense'"),
+    (("plan",), None, 2, "required: arms.csv, --budget"),
+    (("plan", "arms.csv", "--budget", "many", "--epsilon", 1), None, 2, "invalid int value"),
+    (("plan", "arms.csv", "--budg", 100, "--epsilon", 1), None, 2, "required: --budget"),
+    (("plan", "arms.csv", "--budget", 100), None, 2, "--epsilon is needed for dp-bai"),
+    (("plan", "arms.csv", "--budget", 0, "--epsilon", 1), None, 2, "budget must be at least 1"),
+    (("plan", "arms.csv", "--budget", 2, "--epsilon", 1), None, 2, "budget must be at least"),
+    (("plan", "arms.csv", "--budget", 100, "--epsilon", 0), None, 2, "epsilon must be positive"),
+    (("plan", "arms.csv", "--budget", 100, "--epsilon", "nan"), None, 2, "must not be NaN"),
+    ((*PLAN, "--policy", "best"), None, 2, "invalid choice: 'best'"),
+    ((*PLAN, "--policy", "dp-bai-gauss"), None, 2, "--delta is needed"),
+    ((*PLAN, "--policy", "dp-bai-gauss", "--delta", 1), None, 2, "strictly between 0 and 1"),
+    ((*PLAN, "--policy", "od-linbai"), None, 2, "--epsilon is not for od-linbai"),
+    ((*PLAN, "--delta", 0.1), None, 2, "--delta is for dp-bai-gauss only"),
+    ((*PLAN, "--gap", 0), None, 2, "gap must lie strictly between 0 and 1"),
+    ((*PLAN, "--gap", 0.99), None, 2, "none of these arms leads by 0.99"),
+    ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
+    ((*PLAN, "--gap", 0.1, "--trials", 0), None, 2, "trials must be at least 1"),
+    (("plan", "none.csv", "--budget", 9, "--epsilon", 1), None, 2, "there is no such file"),
+    (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "there is no such file"),
+    ((*PLAN, "-o", "none/plan.csv"), None, 1, "none"),
+    (PLAN, ("arms.csv", ""), 2, "first line must be arm,..."),
+    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "first line must be arm,..."),
+    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "a column for each feature"),
+    (PLAN, ("arms.csv", "arm,x\n"), 2, "there must be a line of values"),
+    (PLAN, ("arms.csv", "arm,x\na,1\n"), 2, "features must have at least 2 rows"),
+    (PLAN, ("arms.csv", "arm,x,x\na,1,2\nb,2,1\n"), 2, "distinct names"),
+    (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is in line 2 already"),
+    (PLAN, ("arms.csv", "arm,x\n,1\nb,2\n"), 2, "line 2: the arm has no name"),
+    (PLAN, ("arms.csv", "arm,x\na,1\nb,two\n"), 2, "line 3: x of arm 'b' must be a number"),
+    (PLAN, ("arms.csv", "arm,x\na,1\nb,nan\n"), 2, "line 3: x of arm 'b' must be a finite"),
+    (PLAN, ("arms.csv", "arm,x\na,1\nb,1_0\n"), 2, "line 3: x of arm 'b' must be a finite"),
+    (PLAN, ("arms.csv", "arm,x\na,1\nb,1,5\n"), 2, "line 3: there must be 2 values"),
+    (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "no CSV file"),
+    (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "not text in UTF-8"),
+    (MEANS, None, 2, "means.csv: there is no such file"),
+    (MEANS, ("means.csv", "arm,mean\nplain,0.5\n"), 2, "it must hold each arm once"),
+    ((*MEANS, "--best", "plain"), None, 2, "--best goes with --gap"),
+    ((*MEANS, "--figure", "figure.gif"), None, 2, "--figure must end in .png or .svg"),
+    ((*MEANS, "--gap", 0.1), None, 2, "not allowed with argument --means"),
+    (MEANS[:-2], None, 2, "one of the arguments --means --gap is required"),
+    (("next", "none.json"), None, 2, "does not exist"),
+    (("next", "arms.csv"), None, 3, "is no dpbai session"),
+    (("status", "run.json"), ("run.json", '{"format": "dpbai session"}'), 3, "format"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "file", "code", "said"), MISTAKES)
+def test_a_mistake_ends_in_one_clear_line_and_an_exit_code(
+    arguments, file, code, said, call, folder, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    if arguments[:1] == ("simulate",) and "--best" in arguments:
+        write_rewards(folder / "means.csv", [(label, 0.5) for label in LABELS], ("arm", "mean"))
+    if file:
+        name, text = file
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    ended, _, err = call(*arguments)
+    assert ended == code
+    assert err.count("\n") == 1
+    assert err.startswith("dpbai")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_means_that_their_law_cannot_have_are_refused(call, folder):
+    rows = [(label, 0.1 * i) for i, label in enumerate(LABELS, start=1)]
+    write_rewards(folder / "means.csv", rows, ("arm", "mean"))
+    code, _, err = call(*MEANS, "--rewards", "uniform")
+    assert code == 2
+    assert "mean of arm '-5' must lie in [0, 0.5] for uniform rewards, got 0.6" in err
+
+
+def test_what_the_session_refuses_ends_in_exit_code_3(call, folder):
+    call(*START)
+    code, _, err = call("recommend", "run.json")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "not finished: 118 rewards of phase 1 are missing" in err
+    code, _, err = call(*START)
+    assert code == 2
+    assert "exists already" in err
+    while asked := requests_of(call("next", "run.json")[1]):
+        write_rewards(folder / "sums.csv", [(arm, 0, n) for arm, n in asked.items()],
+                      ("arm", "total", "count"))  # fmt: skip
+        assert call("tell", "run.json", "sums.csv")[0] == 0
+    code, _, err = call("tell", "run.json", "sums.csv")
+    assert code == 3
+    assert "finished" in err
+    data = json.loads((folder / "run.json").read_text())
+    data["content"]["labels"].reverse()
+    (folder / "run.json").write_text(json.dumps(data))
+    code, _, err = call("recommend", "run.json")
+    assert code == 3
+    assert "checksum does not fit" in err
+
+
+def test_a_seed_is_for_rehearsals_only(call, folder):
+    call(*START)
+    write_rewards(folder / "rewards.csv", [("plain", 0.5)])
+    code, _, err = call("tell", "run.json", "rewards.csv", "--seed", 1)
+    assert code == 2
+    assert "--seed is for runs that were started with --noise numpy" in err
+
+
+def test_an_interrupted_command_and_a_closed_pipe_leave_no_traceback(call, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_commands.tables, "read_arms", interrupted)
+    code, _, err = call(*PLAN)
+    assert (code, err) == (130, "dpbai: interrupted\n")
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path):
+    write_arms(tmp_path / "arms.csv")
+    command = [sys.executable, "-m", "dpbai", *map(str, PLAN)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+# Rewards that are none.
+
+
+SECRET = "0.7310585786300049"
+BAD_REWARDS = [
+    "arm,reward\nplain,1.0000001\n",
+    "arm,reward\nplain,-0.1\n",
+    "arm,reward\nplain,nan\n",
+    "arm,reward\nplain,inf\n",
+    "arm,reward\nplain,\n",
+    f"arm,reward\nplain,{SECRET}x\n",
+    f"arm,reward\nplain,{SECRET}\nplain,1e999\n",
+    f"arm,reward\n{SECRET},plain\n",
+    f"arm,reward\nplain,{SECRET},{SECRET}\n",
+    f"arm,reward\nplain;{SECRET}\n",
+    f"reward,arm\n{SECRET},plain\n",
+    f"plain,{SECRET}\n",
+    f"arm,total,count\nplain,{SECRET},0\n",
+    f"arm,total,count\nplain,3,{SECRET}\n",
+    f"arm,total,count\nplain,{SECRET},-1\n",
+    "arm,total,count\nplain,3.1,3\n",
+    "arm,total,count\nplain,1,1e1\n",
+    "arm,total,count\nplain,1,\u0663\n",
+    f"arm,reward\nnobody,{SECRET}\n",
+    "arm,reward\n" + f"plain,{SECRET}\n" * 500,
+    f'arm,reward\n"plain,{SECRET}\n',
+    "",
+    "arm,reward\n",
+]
+
+
+@pytest.mark.parametrize("text", BAD_REWARDS)
+def test_rewards_that_are_none_are_refused_whole_and_never_told(text, call, folder):
+    call(*START)
+    before = (folder / "run.json").read_bytes()
+    (folder / "rewards.csv").write_text(text, encoding="utf-8")
+    code, out, err = call("tell", "run.json", "rewards.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "731" not in err
+    assert (folder / "run.json").read_bytes() == before
+
+
+def test_no_malformed_file_out_of_a_thousand_is_taken(call, folder):
+    """A good file with one thing wrong in a random place; seeded."""
+    call(*START)
+    before = (folder / "run.json").read_bytes()
+    asked = requests_of(call("next", "run.json")[1])
+    rng = random.Random(1)
+    for _ in range(1000):
+        rows = [[arm, repr(rng.random())] for arm in asked for _ in range(rng.randint(1, 3))]
+        row = rng.choice(rows)
+        kind = rng.randrange(6)
+        if kind == 0:
+            row[1] = rng.choice(["", "x", "nan", "-inf", "1.5", "-1e-9", "1,0", "0x1", "1_0", "½"])
+        elif kind == 1:
+            row[0] = rng.choice(["", "nobody", "PLAIN", row[1]])
+        elif kind == 2:
+            row.append(row[1])
+        elif kind == 3:
+            row.pop(rng.randrange(2))
+        elif kind == 4:
+            rows += [[row[0], "0.5"]] * asked[row[0]]
+        header = ("arm", "reward") if kind < 5 else rng.choice([("arm",), ("arm", "rewards"), ()])
+        write_rewards(folder / "rewards.csv", rows, header)
+        code, out, err = call("tell", "run.json", "rewards.csv")
+        assert (code, out, err.count("\n")) == (2, "", 1), rows
+        secrets = [cell for row in rows for cell in row if cell.startswith("0.")]
+        assert not any(secret in err for secret in secrets)
+    assert (folder / "run.json").read_bytes() == before
