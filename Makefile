@@ -17,7 +17,7 @@ export OMP_NUM_THREADS := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book test browser notebooks lint format benchmark lock widgets clean
+.PHONY: help .venv book pdf test browser notebooks lint format benchmark lock widgets clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,6 +56,12 @@ test: $(READY)  ## every check that needs no browser: tests/, then the chapters'
 
 browser: $(READY)  ## check the built book in headless Chromium with no network
 	$(BIN)/pytest -n auto --dist loadscope tests/browser
+
+pdf: $(READY) $(HTML)/index.html  ## join the built pages into one file: _build/pdf/dpbai.pdf
+	$(BIN)/python tools/pdf.py
+
+$(HTML)/index.html:
+	$(MAKE) book
 
 notebooks: $(READY)  ## run all chapters again, in place
 	$(BIN)/python tools/notebooks.py

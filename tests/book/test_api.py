@@ -1,0 +1,94 @@
+"""The API reference and the notation name what there is, and leave out no public name."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from pydoc import locate
+
+import book_checks
+import nbformat
+import pytest
+
+import dpbai
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def expanded(name: str) -> list[str]:
+    """Return what `module.*` stands for: the public functions and classes that it defines."""
+    module = locate(name.removesuffix(".*"))
+    if not name.endswith(".*"):
+        return [name]
+    return [
+        f"{module.__name__}.{member}"
+        for member, value in vars(module).items()
+        if not member.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+PACKAGES = ("dpbai", "dpbai.policies", "dpbai.privacy", "dpbai.session", "dpbai.theory")
+LINES = re.findall(r"^   (dpbai[\w.*]+)$", (BOOK / "api.md").read_text(encoding="utf-8"), re.M)
+LISTED = [name for line in LINES for name in expanded(line)]
+DOCUMENTED = [locate(name) for name in LISTED]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_documented(package: str) -> None:
+    module = importlib.import_module(package)
+    public = {name: getattr(module, name) for name in module.__all__}
+    assert [name for name, value in public.items() if value not in DOCUMENTED] == []
+
+
+def test_every_name_that_a_chapter_imports_is_documented() -> None:
+    imported = {
+        f"{node.module}.{name.name}"
+        for path in BOOK.glob("*.ipynb")
+        for _, cell in book_checks.code_cells(nbformat.read(path, as_version=4))
+        for node in ast.walk(ast.parse(re.sub(r"^\s*[%!].*$", "", cell.source, flags=re.M)))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpbai"
+        for name in node.names
+    }
+    objects = {name: locate(name) for name in sorted(imported)}
+    modules = [name for name, value in objects.items() if isinstance(value, type(dpbai))]
+    undocumented = [name for name, value in objects.items() if value not in DOCUMENTED]
+    assert sorted(set(undocumented) - set(modules)) == []
+
+
+def test_every_documented_name_exists_and_is_documented_once() -> None:
+    assert LISTED
+    assert [name for name, value in zip(LISTED, DOCUMENTED, strict=True) if value is None] == []
+    assert len({id(value) for value in DOCUMENTED}) == len(LISTED)
+
+
+HOLDERS = {
+    "instance": dpbai.Instance,
+    "policy": dpbai.Policy,
+    "schedule": dpbai.Schedule,
+    "phase": dpbai.Phase,
+}
+ARGUMENTS = {"epsilon", "delta", "distance", "time_indexed"}
+
+
+def fields(holder: object) -> set[str]:
+    return set(getattr(holder, "__dataclass_fields__", ()))
+
+
+def exists(name: str) -> bool:
+    """Whether a name of the notation is an argument, an attribute or an object of the library."""
+    if name in ARGUMENTS:
+        return True
+    first, _, rest = name.rpartition(".")
+    holders = [HOLDERS.get(first), locate(f"dpbai.{first}".rstrip("."))]
+    return any(hasattr(holder, rest) or rest in fields(holder) for holder in holders)
+
+
+def test_names_in_the_notation_exist() -> None:
+    rows = re.findall(
+        r"^\| .* \| (.*) \| [^|]* \|$", (BOOK / "notation.md").read_text("utf-8"), re.M
+    )
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    assert len(names) > 40
+    assert [name for name in names if not exists(name)] == []
+    assert not exists("instance.arm")
+    assert not exists("schedule.lambda_")

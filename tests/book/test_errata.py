@@ -1,0 +1,50 @@
+"""The table of errata and its entries agree, and each entry says what was done to check it."""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CELLS = nbformat.read(ROOT / "book" / "errata.ipynb", as_version=4).cells
+TEXTS = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
+ROW = r"^\| {ref}`(\d+) <erratum-(\d+)>` \| (.+) \| (.+) \| (.+) \|$"
+ENTRY = r"\(erratum-(\d+)\)=\n### (\d+)\. (.+)\n\n\*(.+)\*\n"
+ROWS = re.findall(ROW, TEXTS[0], re.M)
+ENTRIES = {int(found[1]): text for text in TEXTS[1:] if (found := re.search(ENTRY, text))}
+
+
+def names_of_tests(folder: Path) -> set[str]:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("test_*.py")]
+    return {n.name for tree in trees for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+
+
+def test_rows_are_numbered_from_one_and_lead_to_the_entries() -> None:
+    numbers = [(int(shown), int(target)) for shown, target, *_ in ROWS]
+    assert numbers == [(n, n) for n in range(1, len(ENTRIES) + 1)]
+
+
+def test_rows_and_entries_say_the_same() -> None:
+    for number, _, where, title, _ in ROWS:
+        found = re.search(ENTRY, ENTRIES[int(number)])
+        assert found
+        assert found.groups() == (number, number, title, where)
+
+
+def test_kinds_are_those_that_the_page_explains() -> None:
+    assert {kind for *_, kind in ROWS} == set(re.findall(r"^- a \*\*(\w+)\*\*", TEXTS[0], re.M))
+
+
+@pytest.mark.parametrize("number", sorted(ENTRIES))
+def test_an_entry_says_what_is_printed_what_holds_and_how_it_was_checked(number: int) -> None:
+    text = ENTRIES[number]
+    parts = re.findall(r"^\*\*(Printed|Holds|Checked)\.\*\* \S", text, re.M)
+    assert parts == ["Printed", "Holds", "Checked"]
+    position = next(i for i, cell in enumerate(CELLS) if cell.source == text)
+    shown = position + 1 < len(CELLS) and CELLS[position + 1].cell_type == "code"
+    tests = re.findall(r"`(test_\w+)`", text)
+    linked = re.search(r"{(?:doc|ref|prf:ref)}`", text.partition("**Checked.**")[2])
+    assert shown or tests or linked or "by reading" in text.lower()
+    assert set(tests) <= names_of_tests(ROOT / "tests")

@@ -1,0 +1,85 @@
+"""Pages that are joined for the PDF keep their identifiers apart and their links alive."""
+
+from pathlib import Path
+
+import pdf
+import pytest
+from bs4 import BeautifulSoup, Tag
+
+HEAD = """<head><meta charset="utf-8"><title>{title} — The book</title>
+<link rel="stylesheet" href="../_static/a.css"><script src="../_static/mathjax/a.js"></script>
+<script src="../_static/theme.js"></script></head>"""
+FIRST = r"""
+<section id="one"><h1>One<a class="headerlink" href="#one">#</a></h1>
+<section id="summary"><h2>At <span class="math">\(\varepsilon = 1\)</span></h2>
+<p>See <a href="two.html#summary">there</a>, <a href="two.html">two</a>,
+<a href="#summary">here</a>, <a href="../genindex.html#x">the index</a> and <a href="https://example.org/">elsewhere</a>.</p>
+<details class="hide"><pre>how to plot</pre></details>
+<div class="dropdown admonition"><p>A solution, <span class="math">\(x^2\)</span>.</p></div>
+</section></section>
+"""
+SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
+<section id="summary"><h2>Summary</h2><label for="box">Box</label><input id="box"></section>
+</section>"""
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> BeautifulSoup:
+    for name, body in (("one", FIRST), ("two", SECOND)):
+        text = (
+            HEAD.format(title=name) + f'<body><article class="bd-article">{body}</article></body>'
+        )
+        (tmp_path / f"{name}.html").write_text(f"<html>{text}</html>", encoding="utf-8")
+    return BeautifulSoup(pdf.join([tmp_path / "one.html", tmp_path / "two.html"]), "html.parser")
+
+
+def text(tag: Tag | None) -> str:
+    assert tag is not None
+    return tag.get_text()
+
+
+def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
+    names = [tag["id"] for tag in joined.find_all(id=True)]
+    assert len(set(names)) == len(names)
+    assert joined.select_one("label")["for"] == "two--box"
+
+
+def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
+    links = {link.get_text(): link.get("href") for link in joined.select("p a")}
+    assert links == {
+        "there": "#two--summary",
+        "two": "#two",
+        "here": "#one--summary",
+        "the index": None,
+        "elsewhere": "https://example.org/",
+    }
+    for address in [link for link in links.values() if link and link.startswith("#")]:
+        assert joined.find(id=address[1:])
+    assert joined.find(id="two").find_parent("h1").get_text().startswith("Two")
+
+
+def test_contents_list_the_pages(joined: BeautifulSoup) -> None:
+    entries = [(link.get_text(), link["href"]) for link in joined.select("ol a")]
+    assert entries == [("One", "#one"), (r"Two, \(x^2\)", "#two")]
+
+
+def test_headings_spell_out_simple_formulas(joined: BeautifulSoup) -> None:
+    assert text(joined.find(id="one--summary").h2) == "At ε = 1"
+    assert joined.find(id="two--two").h1.select_one(".math")
+
+
+def test_solutions_are_open_and_plotting_code_is_left_out(joined: BeautifulSoup) -> None:
+    assert joined.select(".dropdown, .hide") == []
+    assert "A solution" in joined.get_text()
+    assert "how to plot" not in joined.get_text()
+
+
+def test_styles_and_the_scripts_of_formulas_are_taken_once(joined: BeautifulSoup) -> None:
+    assert len(joined.select("link")) == 1
+    assert [script["src"] for script in joined.select("script")] == ["../_static/mathjax/a.js"]
+    assert text(joined.title) == "The book"
+
+
+def test_page_that_is_not_built_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        pdf.join([tmp_path / "gone.html"])

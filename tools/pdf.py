@@ -1,0 +1,171 @@
+"""Write the built book as one PDF: its pages, joined into one, printed by Chromium.
+
+`make pdf` runs this on what `make book` has built. Formulas and explorers are drawn as on the pages
+(an explorer shows its first frame), links within the book lead to pages of the PDF, and its outline
+is that of the headings.
+"""
+
+import re
+import sys
+import unicodedata
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import notebooks
+import page_checks
+from bs4 import BeautifulSoup, Tag
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+PDF = ROOT / "_build" / "pdf" / "dpbai.pdf"
+
+STYLE = """
+@page { size: A4; margin: 18mm 17mm 20mm; }
+html { font-size: 12.5px; }
+body, .bd-main, .bd-content, .bd-article-container { display: block !important; }
+/* A heading whose ink leaves its line reaches into the page before: twice in the outline. */
+h1, h2, h3, h4 { line-height: normal !important; }
+h1 { font-size: 1.6rem; }
+h2 { font-size: 1.35rem; }
+.bd-article > section > h1 { break-before: page; }
+h1, h2, h3, h4, .admonition-title, dt { break-after: avoid; }
+figure, img, tr, .cell_input, mjx-container[display="true"] { break-inside: avoid; }
+pre { white-space: pre-wrap; overflow: visible; }
+.bd-article table { display: table; overflow: visible; }
+.bd-article mjx-container { overflow: visible !important; }
+.bd-article .cell_output { max-height: none; overflow: visible; }
+button.copybtn, .tocsection { display: none !important; }
+"""
+SHELL = """<!DOCTYPE html>
+<html lang="en" data-theme="light"><head></head><body><main class="bd-main"><div class="bd-content">
+<div class="bd-article-container"><article class="bd-article"><h2>Contents</h2><ol></ol></article>
+</div></div></main></body></html>
+"""
+FOOTER = """
+<div style="width: 100%; font: 8px sans-serif; text-align: center">
+<span class="pageNumber"></span> / <span class="totalPages"></span></div>
+"""
+HEADINGS = "h1, h2, h3, h4"
+REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript"
+SCRIPTS = ("MathJax", "mathjax/", "widgets/", "book.js")
+GREEK = {
+    name: unicodedata.lookup(f"GREEK SMALL LETTER {name}")
+    for name in ("alpha", "beta", "gamma", "delta", "epsilon", "theta", "mu", "xi", "omega")
+} | {"lambda": "λ"}
+POINTERS = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
+
+
+def join(paths: list[Path]) -> str:
+    """Return one page that holds the articles of built pages, all of one folder, in order.
+
+    Identifiers get the page's name in front, so that they stay unique, and links follow them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a page has not been built.
+    """
+    joined = BeautifulSoup(SHELL, "html.parser")
+    for path in paths:
+        page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        if joined.title is None:
+            joined.head.extend([page.find("meta", charset=True), page.title])
+            joined.title.string = joined.title.get_text().rpartition("—")[2].strip()
+        for part in page.head.select("script, link[rel=stylesheet]"):
+            needed = part.name == "link" or any(name in str(part) for name in SCRIPTS)
+            if needed and part not in joined.head.contents:
+                joined.head.append(part)
+        article = page.select_one("article.bd-article")
+        for part in article.select(REMOVED):
+            part.decompose()
+        for formula in article.select(f":is({HEADINGS}) .math"):
+            spell_out(formula)
+        for part in article.select("details, .dropdown, .toggle"):
+            part["open"] = ""
+            part["class"] = [name for name in part["class"] if name not in ("dropdown", "toggle")]
+        rename(article, path, {other.name: other.stem for other in paths})
+        entry = joined.new_tag("li")
+        entry.append(joined.new_tag("a", href=f"#{path.stem}", string=article.h1.get_text()))
+        joined.ol.append(entry)
+        article.h1.insert(0, joined.new_tag("a", id=path.stem))
+        joined.article.extend(list(article.contents))
+    style = joined.new_tag("style")
+    style.string = STYLE
+    joined.head.append(style)
+    return str(joined)
+
+
+def spell_out(formula: Tag) -> None:
+    r"""Replace a simple formula, like `\(\varepsilon = 1\)`, by text, which an outline can hold."""
+    text = formula.get_text().removeprefix(r"\(").removesuffix(r"\)")
+    text = re.sub(r"\\(?:var)?([a-z]+)", lambda name: GREEK.get(name[1], name[0]), text)
+    if not re.search(r"[\\{}^_]", text):
+        formula.replace_with(text)
+
+
+def rename(article: Tag, path: Path, stems: dict[str, str]) -> None:
+    """Give identifiers and links the names that they have in the joined page."""
+    for part in article.find_all(True):
+        for key in ("id", "name"):
+            if key in part.attrs and part.name != "meta":
+                part[key] = f"{path.stem}--{part[key]}"
+        for key in POINTERS:
+            if key in part.attrs:
+                part[key] = " ".join(f"{path.stem}--{name}" for name in part[key].split())
+        if part.name == "a" and part.get("href"):
+            address, fragment = urldefrag(part["href"])
+            stem = stems.get(unquote(address)) if address else path.stem
+            if stem:
+                part["href"] = f"#{stem}--{fragment}" if fragment else f"#{stem}"
+            elif not address.startswith(("http:", "https:", "mailto:")):
+                del part["href"]  # a page that is not in the book: the index of names
+
+
+def print_page(path: Path, pdf: Path) -> None:
+    """Print a page of the file system.
+
+    Raises
+    ------
+    RuntimeError
+        If something fails to load, or a formula is not typeset.
+    """
+    with page_checks.chromium() as browser, page_checks.offline(browser) as context:
+        visit = page_checks.Visit(context, path)
+        page_checks.widgets_ready(visit.page)
+        problems = visit.errors + page_checks.untypeset_formulas(visit.page)
+        if problems:
+            raise RuntimeError("; ".join(problems[:5]))
+        visit.page.emulate_media(
+            media="screen"
+        )  # the theme hides headings of the first level in print
+        visit.page.pdf(
+            path=pdf,
+            prefer_css_page_size=True,
+            print_background=True,
+            outline=True,
+            tagged=True,
+            display_header_footer=True,
+            header_template="<span></span>",
+            footer_template=FOOTER,
+        )
+
+
+def main() -> int:
+    """Write the PDF of the book."""
+    paths = [HTML / f"{page}.html" for page in notebooks.pages(ROOT / "_toc.yml")]
+    whole = paths[0].with_name("whole-book.html")
+    try:
+        whole.write_text(join(paths), encoding="utf-8")
+        PDF.parent.mkdir(parents=True, exist_ok=True)
+        print_page(whole, PDF)
+    except FileNotFoundError as error:
+        print(f"build the book first: make book ({error})", file=sys.stderr)
+        return 1
+    finally:
+        whole.unlink(missing_ok=True)
+    print(f"Open {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
