@@ -42,8 +42,6 @@ def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
                 linestyle="none",
                 linewidth=1,
             )
-        axes.set(
-            xlabel="budget $T$ (pulls)", ylabel="success probability (0 to 1)", ylim=(0, 1.02)
-        )
+        axes.set(xlabel="budget $T$ (pulls)", ylabel="success probability (0 to 1)", ylim=(0, 1.02))
         figure.legend(loc="outside upper center", ncols=4)
     return figure

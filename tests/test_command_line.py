@@ -74,7 +74,7 @@ def requests_of(output):
 
 def test_from_two_files_to_a_recommendation_in_a_fresh_directory(tmp_path):
     """All rewards of one arm are 1, all others 0. Noise turns that round with odds of e^-100."""
-    write_arms(tmp_path / "arms.csv", ["red", "green", "blue"], np.eye(3))
+    write_arms(tmp_path / "arms.csv", ["red", "green"], np.eye(2))
 
     def dpbai_(*arguments):
         command = [sys.executable, "-m", "dpbai", *arguments]
@@ -82,17 +82,16 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
 
-    assert "next" in dpbai_("--help")
-    options = ["--budget", "300", "--epsilon", "4"]
+    options = ["--budget", "100", "--epsilon", "4"]
     assert "epsilon = 4, delta = 0" in dpbai_("plan", "arms.csv", *options)
-    assert "Phase 1 needs: red 49" in dpbai_("start", "run.json", "arms.csv", *options)
+    assert "Phase 1 needs: red 49, green 49" in dpbai_("start", "run.json", "arms.csv", *options)
     steps = 0
     while asked := requests_of(dpbai_("next", "run.json")):
         rewards = [(arm, int(arm == "green")) for arm, pulls in asked.items() for _ in range(pulls)]
         write_rewards(tmp_path / "rewards.csv", rewards)
         assert f"Took {len(rewards)} reward(s)" in dpbai_("tell", "run.json", "rewards.csv")
         steps += 1
-    assert steps == 2
+    assert steps == 1
     answer = dpbai_("recommend", "run.json", "-o", "estimates.csv")
     assert answer.startswith("Recommended: green\n")
     assert "Noise from OpenDP" in answer
@@ -323,7 +322,7 @@ def test_study_writes_the_table_of_study_and_resumes_it_in_a_pool(call, folder):
 
 def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call):
     code, out, err = call("budget", "arms.csv", "--gap", 0.2, "--best", LABELS[1], "--success", 0.8,
-                          "--epsilon", 1, "--policies", "baseline", "--trials", 2000,
+                          "--epsilon", 1, "--policies", "dp-bai", "--trials", 2000,
                           "-o", "budget.csv")  # fmt: skip
     assert (code, err) == (0, "")
     instance = gaps.closest(FEATURES, 1, 0.2, choices.REWARDS["bernoulli"])
@@ -331,16 +330,16 @@ def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call):
     assert list(table["epsilon"]) == [1, math.inf]
     for row in table.itertuples():
         expected = dpbai.smallest_budget(
-            partial(_baseline, row.epsilon), instance, error=1 - 0.8, trials=2000, seed=0
+            partial(_dp_bai, row.epsilon), instance, error=1 - 0.8, trials=2000, seed=0
         )
         assert (row.budget, row.too_small) == (expected.budget, expected.too_small)
     ratio = table["budget"][0] / table["budget"][1]
-    assert f"Price of privacy for baseline: {ratio:.3g} times" in out
-    assert "Cheapest at epsilon = 1: baseline." in out
+    assert f"Price of privacy for dp-bai: {ratio:.3g} times" in out
+    assert "Cheapest at epsilon = 1: dp-bai." in out
 
 
-def _baseline(epsilon, budget):
-    return dpbai.Baseline(FEATURES, budget=budget, epsilon=epsilon)
+def _dp_bai(epsilon, budget):
+    return dpbai.DPBAI(FEATURES, budget=budget, epsilon=epsilon)
 
 
 # Help, and mistakes.
@@ -532,13 +531,13 @@ def test_rewards_that_are_none_are_refused_whole_and_never_told(text, call, fold
     assert (folder / "run.json").read_bytes() == before
 
 
-def test_no_malformed_file_out_of_a_thousand_is_taken(call, folder):
+def test_no_malformed_file_out_of_five_hundred_is_taken(call, folder):
     """A good file with one thing wrong in a random place; seeded."""
     call(*START)
     before = (folder / "run.json").read_bytes()
     asked = requests_of(call("next", "run.json")[1])
     rng = random.Random(1)
-    for _ in range(1000):
+    for _ in range(500):
         rows = [[arm, repr(rng.random())] for arm in asked for _ in range(rng.randint(1, 3))]
         row = rng.choice(rows)
         kind = rng.randrange(6)
