@@ -5,10 +5,8 @@ They follow the style of `dpbai.figures`.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 
-import ipywidgets as widgets
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -69,26 +67,6 @@ def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2)
     return figure
-
-
-def explorer(description: str, frames: Mapping[str, tuple[Picture, str]]) -> widgets.VBox:
-    """Return a dropdown that chooses one of several pictures, with no need of a kernel.
-
-    Parameters
-    ----------
-    description : str
-        What the choice is of.
-    frames : mapping of str to (Picture, str)
-        For each choice, its picture and its alternative text, as HTML allows it in an attribute.
-    """
-    pictures = []
-    for picture, alt in frames.values():
-        data = base64.b64encode(picture.png()).decode()
-        pictures.append(widgets.HTML(f'<img alt="{alt}" src="data:image/png;base64,{data}">'))
-    stack = widgets.Stack(pictures, selected_index=0)
-    choice = widgets.Dropdown(options=list(frames), index=0, description=description)
-    widgets.jslink((choice, "index"), (stack, "selected_index"))
-    return widgets.VBox([choice, stack])
 
 
 def ratio_frame(
@@ -286,11 +264,19 @@ def misfits(
         for text, where in markers:
             for panel in (left, right):
                 panel.axvline(where, color=GREY, linewidth=1)
-            left.annotate(text, (where, 0.02), (3, 0), textcoords="offset points", color=BLACK)
+            left.annotate(
+                text,
+                (where, 0.02),
+                (-4, 0),
+                textcoords="offset points",
+                ha="right",
+                rotation=90,
+                color=BLACK,
+            )
         left.set(ylabel="share of runs (0 to 1)", ylim=(-0.02, 1.04), title="best arm found")
         right.set(title="misfit found")
         for panel in (left, right):
             panel.set_xlabel(r"misfit $\zeta$ (largest $|\eta_i|$)")
-        left.legend(loc="lower left")
-        right.legend(loc="center right")
+        handles = [line for panel in (left, right) for line in panel.get_legend_handles_labels()[0]]
+        figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
