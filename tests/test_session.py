@@ -518,6 +518,22 @@ def test_of_two_sessions_on_one_file_only_one_draws_the_noise(tmp_path):
     assert Session.resume(path, noise=NumpyNoise(3)).released == first.released
 
 
+def test_a_step_waits_until_no_other_process_is_in_one(tmp_path):
+    """Played by a second lock on the lock file, which might be another process's."""
+    path = tmp_path / "session.json"
+    session = Session(dpbai.DPBAI(np.eye(3), budget=40, epsilon=1.0), noise=Deaf(), path=path)
+    before = path.read_bytes()
+    other = session_store.Store(path, kind=session_file.KIND, version=session_file.VERSION)
+    thread = threading.Thread(target=lambda: session.record({0: [0.5]}))
+    with other._locked():
+        thread.start()
+        thread.join(timeout=0.3)
+        assert thread.is_alive()
+        assert path.read_bytes() == before
+    thread.join()
+    assert path.read_bytes() != before
+
+
 def test_threads_that_share_a_session_lose_no_reward(tmp_path):
     policy = dpbai.Baseline(np.eye(3), budget=400, epsilon=math.inf)
     session = Session(policy, noise=NumpyNoise(1), path=tmp_path / "session.json")

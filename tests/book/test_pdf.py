@@ -1,5 +1,6 @@
 """Pages that are joined for the PDF keep their identifiers apart and their links alive."""
 
+import json
 from pathlib import Path
 
 import pdf
@@ -23,11 +24,16 @@ SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
 </section>"""
 
 
+WIDGET = """<script type="application/vnd.jupyter.widget-view+json">
+{"model_id": "00000000000000000000000000000001"}</script>"""
+
+
 @pytest.fixture
 def joined(tmp_path: Path) -> BeautifulSoup:
     for name, body in (("one", FIRST), ("two", SECOND)):
         text = (
-            HEAD.format(title=name) + f'<body><article class="bd-article">{body}</article></body>'
+            HEAD.format(title=name)
+            + f'<body><article class="bd-article">{body}{WIDGET}</article></body>'
         )
         (tmp_path / f"{name}.html").write_text(f"<html>{text}</html>", encoding="utf-8")
     return BeautifulSoup(pdf.join([tmp_path / "one.html", tmp_path / "two.html"]), "html.parser")
@@ -42,6 +48,11 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
     names = [tag["id"] for tag in joined.find_all(id=True)]
     assert len(set(names)) == len(names)
     assert joined.select_one("label")["for"] == "two--box"
+
+
+def test_widgets_of_different_pages_have_different_models(joined: BeautifulSoup) -> None:
+    models = [json.loads(script.string)["model_id"] for script in joined.select("article script")]
+    assert models == [f"{page}-{1:032x}" for page in ("one", "two")]
 
 
 def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
@@ -76,7 +87,7 @@ def test_solutions_are_open_and_plotting_code_is_left_out(joined: BeautifulSoup)
 
 def test_styles_and_the_scripts_of_formulas_are_taken_once(joined: BeautifulSoup) -> None:
     assert len(joined.select("link")) == 1
-    assert [script["src"] for script in joined.select("script")] == ["../_static/mathjax/a.js"]
+    assert [script["src"] for script in joined.select("head script")] == ["../_static/mathjax/a.js"]
     assert text(joined.title) == "The book"
 
 
