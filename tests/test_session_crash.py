@@ -161,14 +161,14 @@ def aftermath(path):
     }
 
 
-def main(mutant):
+def main(mutant, root):
     """Kill four steps at each line: the beginning, a part and the rest of phase 1, and phase 2."""
     MUTANTS[mutant]()
     before = None
     for share in (None, 0.5, 1.0, 1.0):
         line, killed = 1, True
         while killed:
-            with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            with tempfile.TemporaryDirectory(dir=root) as folder:
                 path = Path(folder, "session.json")
                 if before:
                     path.write_bytes(before)
@@ -193,13 +193,14 @@ def main(mutant):
 
 def run(mutant):
     """Yield what came of each kill; to stop listening ends the script."""
-    command = [sys.executable, __file__, mutant]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
-        try:
-            yield from map(json.loads, script.stdout)
-        except GeneratorExit:
-            script.kill()
-            raise
+    with tempfile.TemporaryDirectory(dir=FOLDER) as root:
+        command = [sys.executable, __file__, mutant, root]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
+            try:
+                yield from map(json.loads, script.stdout)
+            except GeneratorExit:
+                script.kill()
+                raise
     assert script.returncode == 0
 
 

@@ -5,9 +5,11 @@
 is that of the headings.
 """
 
+import hashlib
 import re
 import sys
 import unicodedata
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -84,6 +86,9 @@ def join(paths: list[Path]) -> str:
             part["open"] = ""
             part["class"] = [name for name in part["class"] if name not in ("dropdown", "toggle")]
         rename(article, path, {other.name: other.stem for other in paths})
+        for part in article.select("script[type*='jupyter.widget']"):
+            # The models of widgets have names too, which are the same in all stored notebooks.
+            part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
         entry = joined.new_tag("li")
         entry.append(joined.new_tag("a", href=f"#{path.stem}", string=article.h1.get_text()))
         joined.ol.append(entry)
@@ -93,6 +98,11 @@ def join(paths: list[Path]) -> str:
     style.string = STYLE
     joined.head.append(style)
     return str(joined)
+
+
+def model_name(stem: str, name: re.Match[str]) -> str:
+    """Return another name of a widget's model, of the form that they must have."""
+    return hashlib.md5(f"{stem} {name[0]}".encode(), usedforsecurity=False).hexdigest()
 
 
 def spell_out(formula: Tag) -> None:

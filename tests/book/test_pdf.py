@@ -52,7 +52,7 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
 
 def test_widgets_of_different_pages_have_different_models(joined: BeautifulSoup) -> None:
     models = [json.loads(script.string)["model_id"] for script in joined.select("article script")]
-    assert models == [f"{page}-{1:032x}" for page in ("one", "two")]
+    assert len(set(models)) == 2
 
 
 def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
