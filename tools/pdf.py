@@ -31,7 +31,9 @@ h1 { font-size: 1.6rem; }
 h2 { font-size: 1.35rem; }
 .bd-article > section > h1 { break-before: page; }
 h1, h2, h3, h4, .admonition-title, dt { break-after: avoid; }
-figure, img, tr, .cell_input, mjx-container[display="true"] { break-inside: avoid; }
+figure, img, tr, .cell_input, mjx-container[display="true"], .jupyter-widgets {
+  break-inside: avoid;
+}
 pre { white-space: pre-wrap; overflow: visible; }
 .bd-article table { display: table; overflow: visible; }
 .bd-article mjx-container { overflow: visible !important; }
@@ -49,7 +51,7 @@ FOOTER = """
 """
 HEADINGS = "h1, h2, h3, h4"
 REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript"
-SCRIPTS = ("MathJax", "mathjax/", "widgets/", "book.js")
+SCRIPTS = ("MathJax", "mathjax/", "widgets/", "jupyter.widget", "book.js")
 GREEK = {
     name: unicodedata.lookup(f"GREEK SMALL LETTER {name}")
     for name in ("alpha", "beta", "gamma", "delta", "epsilon", "theta", "mu", "xi", "omega")
@@ -73,6 +75,9 @@ def join(paths: list[Path]) -> str:
         if joined.title is None:
             joined.head.extend([page.find("meta", charset=True), page.title])
             joined.title.string = joined.title.get_text().rpartition("—")[2].strip()
+        for part in page.select("script[type*='jupyter.widget']"):
+            # The models of widgets have names too, which are the same in all stored notebooks.
+            part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
         for part in page.head.select("script, link[rel=stylesheet]"):
             needed = part.name == "link" or any(name in str(part) for name in SCRIPTS)
             if needed and part not in joined.head.contents:
@@ -86,9 +91,6 @@ def join(paths: list[Path]) -> str:
             part["open"] = ""
             part["class"] = [name for name in part["class"] if name not in ("dropdown", "toggle")]
         rename(article, path, {other.name: other.stem for other in paths})
-        for part in article.select("script[type*='jupyter.widget']"):
-            # The models of widgets have names too, which are the same in all stored notebooks.
-            part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
         entry = joined.new_tag("li")
         entry.append(joined.new_tag("a", href=f"#{path.stem}", string=article.h1.get_text()))
         joined.ol.append(entry)

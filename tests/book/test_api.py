@@ -55,6 +55,11 @@ def test_every_name_that_a_chapter_imports_is_documented() -> None:
     assert sorted(set(undocumented) - set(modules)) == []
 
 
+def test_every_module_of_figures_is_documented() -> None:
+    modules = {f"dpbai.{path.stem}.*" for path in Path(dpbai.__file__).parent.glob("figures*.py")}
+    assert modules - set(LINES) == set()
+
+
 def test_every_documented_name_exists_and_is_documented_once() -> None:
     assert LISTED
     assert [name for name, value in zip(LISTED, DOCUMENTED, strict=True) if value is None] == []

@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup, Tag
 
 HEAD = """<head><meta charset="utf-8"><title>{title} — The book</title>
 <link rel="stylesheet" href="../_static/a.css"><script src="../_static/mathjax/a.js"></script>
-<script src="../_static/theme.js"></script></head>"""
+<script src="../_static/theme.js"></script>{state}</head>"""
 FIRST = r"""
 <section id="one"><h1>One<a class="headerlink" href="#one">#</a></h1>
 <section id="summary"><h2>At <span class="math">\(\varepsilon = 1\)</span></h2>
@@ -24,7 +24,9 @@ SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
 </section>"""
 
 
-WIDGET = """<script type="application/vnd.jupyter.widget-view+json">
+STATE = """<script type="application/vnd.jupyter.widget-state+json">
+{"state": {"00000000000000000000000000000001": {}}}</script>"""
+VIEW = """<script type="application/vnd.jupyter.widget-view+json">
 {"model_id": "00000000000000000000000000000001"}</script>"""
 
 
@@ -32,8 +34,8 @@ WIDGET = """<script type="application/vnd.jupyter.widget-view+json">
 def joined(tmp_path: Path) -> BeautifulSoup:
     for name, body in (("one", FIRST), ("two", SECOND)):
         text = (
-            HEAD.format(title=name)
-            + f'<body><article class="bd-article">{body}{WIDGET}</article></body>'
+            HEAD.format(title=name, state=STATE)
+            + f'<body><article class="bd-article">{body}{VIEW}</article></body>'
         )
         (tmp_path / f"{name}.html").write_text(f"<html>{text}</html>", encoding="utf-8")
     return BeautifulSoup(pdf.join([tmp_path / "one.html", tmp_path / "two.html"]), "html.parser")
@@ -51,8 +53,11 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
 
 
 def test_widgets_of_different_pages_have_different_models(joined: BeautifulSoup) -> None:
-    models = [json.loads(script.string)["model_id"] for script in joined.select("article script")]
+    views = [json.loads(script.string) for script in joined.select("script[type*=view]")]
+    states = [json.loads(script.string) for script in joined.select("script[type*=state]")]
+    models = [view["model_id"] for view in views]
     assert len(set(models)) == 2
+    assert [list(state["state"]) for state in states] == [[model] for model in models]
 
 
 def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
@@ -87,7 +92,8 @@ def test_solutions_are_open_and_plotting_code_is_left_out(joined: BeautifulSoup)
 
 def test_styles_and_the_scripts_of_formulas_are_taken_once(joined: BeautifulSoup) -> None:
     assert len(joined.select("link")) == 1
-    assert [script["src"] for script in joined.select("head script")] == ["../_static/mathjax/a.js"]
+    scripts = [script["src"] for script in joined.select("script[src]")]
+    assert scripts == ["../_static/mathjax/a.js"]
     assert text(joined.title) == "The book"
 
 
