@@ -107,6 +107,8 @@ def vector(value: ArrayLike, name: str) -> FloatArray:
 
 
 def _real(value: ArrayLike, name: str) -> NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked one")
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -133,7 +135,13 @@ def generator(seed: Seed) -> np.random.Generator:
 def seed_sequence(seed: Any) -> np.random.SeedSequence:
     """Return a seed sequence for `seed`; a `Generator` gives a child of its own."""
     if isinstance(seed, np.random.SeedSequence):
-        return seed
+        # A copy: to spawn from it leaves the caller's own as it was, so that it can be used again.
+        return np.random.SeedSequence(
+            seed.entropy,
+            spawn_key=seed.spawn_key,
+            pool_size=seed.pool_size,
+            n_children_spawned=seed.n_children_spawned,
+        )
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:

@@ -130,8 +130,9 @@ class Instance:
 
     @property
     def reward_bound(self) -> float:
-        """The largest reward that can occur beyond the model's 1, or 1: the true sensitivity."""
-        return 1.0 if self.bounded else max(1.0, *(law.support[1] for law in self.laws))
+        """By how much one reward can change: the model's 1, or more where rewards leave [0, 1]."""
+        ranges = (law.support[1] - min(0.0, law.support[0]) for law in self.laws)
+        return 1.0 if self.bounded else max(1.0, *ranges)
 
 
 def _theta(value: ArrayLike, dimension: int) -> FloatArray:

@@ -21,6 +21,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 CALIBRATIONS = ("classic", "analytic")
+_BEYOND = 1e150
 _NODES, _WEIGHTS = special.roots_legendre(20)
 
 
@@ -233,6 +234,8 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     bracket would cancel: it is the integral of -R'(x) = 1 - x R(x) over [v - u, v + u].
     """
     u, v = 1 / (2 * sigma), epsilon * sigma
+    if v - u > _BEYOND:  # delta is 0 to any precision, and its exponent would overflow
+        return -math.inf
     log_density = -0.5 * (v - u) ** 2 - 0.5 * math.log(2 * math.pi)
     if v < u - 1:
         return math.log(special.ndtr(u - v) - math.exp(log_density) * float(_mills(u + v)))

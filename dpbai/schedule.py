@@ -80,11 +80,11 @@ class Schedule:
     collections: Callable[[int, int], Iterable[int]] = dp_bai_collections
 
     def __post_init__(self) -> None:
-        _check.whole(self.arms, "arms", least=2)
-        _check.whole(self.dimension, "dimension")
+        for name, least in (("arms", 2), ("dimension", 1), ("budget", 1)):
+            value = _check.whole(getattr(self, name), name, least=least)
+            object.__setattr__(self, name, value)
         _check.choice(self.convention, "convention", CONVENTIONS)
         _check.choice(self.budget_rule, "budget_rule", BUDGET_RULES)
-        _check.whole(self.budget, "budget")
         if self.budget < self.least_budget:
             raise ValueError(
                 f"budget must be at least {self.least_budget} to pull each planned arm once "

@@ -105,6 +105,7 @@ def study(
     """
     _check.whole(trials, "trials")
     _check.proportion(level, "level")
+    budgets, epsilons = tuple(budgets), tuple(epsilons)
     cells = list(_cells(policies, instance, budgets, epsilons))
     if not cells:
         raise ValueError("policies, budgets and epsilons must not be empty")
@@ -143,7 +144,7 @@ def _cells(
             if takes_epsilon(maker):
                 for epsilon in epsilons:
                     policy = maker(instance.features, budget=budget, epsilon=epsilon)
-                    yield Cell(name, budget, epsilon, policy)
+                    yield Cell(name, budget, float(epsilon), policy)
             else:
                 yield Cell(name, budget, float("nan"), maker(instance.features, budget=budget))
 

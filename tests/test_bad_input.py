@@ -339,3 +339,61 @@ def test_the_least_budget_in_the_message_is_a_number_that_works(name):
     least = int(re.search(r"at least (\d+) ", str(error.value)).group(1))
     phase = POLICIES[name](X, budget=least).phase(1, range(3))
     assert 1 <= phase.cost <= least
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64, np.int64])
+@pytest.mark.parametrize("maker", [dpbai.DPBAI, dpbai.Baseline, dpbai.ODLinBAI])
+def test_a_budget_of_any_integer_type_is_that_number(maker, kind):
+    features = np.random.default_rng(0).normal(size=(20, 6))
+    private = {} if maker is dpbai.ODLinBAI else {"epsilon": 1.0}
+    own = maker(features, budget=100, **private).phase(1, range(20)).pulls
+    given = maker(features, budget=kind(100), **private).phase(1, range(20)).pulls
+    assert given == own
+    assert {type(pulls) for pulls in given} == {int}
+
+
+def test_masked_features_are_refused():
+    masked = np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=[[1, 0], [0, 0]])
+    with pytest.raises(TypeError, match="features must be a plain array"):
+        dpbai.DPBAI(masked, budget=400, epsilon=0.5)
+
+
+def test_reward_bound_is_the_largest_change_of_a_reward():
+    laws = [dpbai.Empirical([-5.0, 1.0]), dpbai.Empirical([-9.0, 1.0])]
+    assert dpbai.Instance([[1.0], [0.0]], rewards=laws, bounded=False).reward_bound == 10
+    assert dpbai.two_armed().reward_bound == pytest.approx(1.1)
+
+
+def test_iterators_make_the_same_study_as_lists():
+    instance = dpbai.synthetic()
+    policies = {"a": dpbai.DPBAI, "b": dpbai.Baseline}
+    lists = dpbai.study(policies, instance, budgets=[100, 200], epsilons=[0.5, 1], trials=10)
+    iterators = dpbai.study(
+        policies, instance, budgets=iter([100, 200]), epsilons=iter([0.5, 1]), trials=10
+    )
+    assert iterators.equals(lists)
+
+
+def test_a_seed_sequence_can_be_used_again():
+    seed = np.random.SeedSequence(1)
+    grid = {"budgets": [100], "epsilons": [0.5], "trials": 1000, "seed": seed}
+    first = dpbai.study({"a": dpbai.DPBAI}, dpbai.synthetic(), **grid)
+    assert dpbai.study({"a": dpbai.DPBAI}, dpbai.synthetic(), **grid).equals(first)
+    assert seed.n_children_spawned == 0
+
+
+@pytest.mark.parametrize("epsilon", [1e200, math.inf])
+def test_no_delta_is_left_at_huge_epsilon(epsilon):
+    policy = dpbai.DPBAIGauss(np.eye(2), budget=100, epsilon=0.5, delta=1e-5)
+    assert dpbai.certificate(policy).delta_at(epsilon) == 0
+
+
+def test_malformed_sums_are_refused_without_being_told():
+    session = dpbai.Session(dpbai.DPBAI(np.eye(2), budget=10, epsilon=1.0))
+    for secret in ("0.7654321", 0.7654321, None, (0.7654321, 1, 1)):
+        with pytest.raises(TypeError, match="pairs of a total and a count"):
+            session.record_sums({0: secret})
+    secret = np.array([(0.5,)], dtype=[("0.7654321", float)])
+    with pytest.raises(TypeError, match="doubles") as refused:
+        session.record({0: secret})
+    assert "7654321" not in str(refused.value)

@@ -65,6 +65,7 @@ class DPBAI:
     def __post_init__(self) -> None:
         features = _check.matrix(self.features, "features", least_rows=2)
         object.__setattr__(self, "features", features)
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
         self.schedule.usable_budget  # noqa: B018  (a budget that is too small fails here)
 

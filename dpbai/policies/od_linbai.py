@@ -57,7 +57,7 @@ class ODLinBAI:
     def __post_init__(self) -> None:
         features = _check.matrix(self.features, "features", least_rows=2)
         object.__setattr__(self, "features", features)
-        _check.whole(self.budget, "budget")
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         if self.budget < self.least_budget:
             arms, dimension = features.shape
             raise ValueError(

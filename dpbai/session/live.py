@@ -240,6 +240,10 @@ class Session:
         SessionError
             If the session is finished, or its file was changed by someone else.
         """
+        pairs: list[Any] = list(sums.values())
+        for pair in pairs:
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise TypeError("sums must be pairs of a total and a count")
         self._take({label: stated_sum(*pair) for label, pair in sums.items()})
 
     def _take(self, parts: Mapping[Label, Sum]) -> None:

@@ -41,7 +41,7 @@ def array_sum(rewards: ArrayLike) -> Sum:
     except Exception:
         raise TypeError("rewards must be a 1-D array of numbers") from None
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(f"rewards must be doubles, integers or booleans, got dtype {array.dtype}")
+        raise TypeError("rewards must be doubles, integers or booleans")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"rewards must be 1-D and not empty, got shape {array.shape}")
     # NaN fails every comparison.
