@@ -82,7 +82,7 @@ lock:  ## write requirements.txt again from pyproject.toml, for all supported Py
 	$(PYTHON) -m venv build/uv
 	build/uv/bin/python -m pip install --quiet uv
 	build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	  --fork-strategy fewest --all-extras --no-emit-index-url --no-annotate \
+	  --fork-strategy fewest --all-extras --no-annotate \
 	  --custom-compile-command "make lock" pyproject.toml --output-file requirements.txt
 
 clean:  ## remove what the other targets made, .venv included

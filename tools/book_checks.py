@@ -30,7 +30,7 @@ MACHINE_SPECIFIC = {
 }
 DOWNLOAD_ADDRESS = (
     r'"resolved"\s*:'
-    r"|^\s*--?(?:index-url|extra-index-url|find-links|i|f)\b"
+    r"|^\s*--?(?:index.url|extra.index.url|find.links|i|f)\b"
     r"|https?://\S+?\.(?:tgz|tar\.gz|whl|zip)\b"
     r"|@\s*https?://"
 )
