@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -169,6 +170,12 @@ class Anchors(HTMLParser):
         self.names |= {value for key in ("id", "name") if (value := values.get(key))}
 
 
+@lru_cache(maxsize=64)
+def _names(path: Path) -> frozenset[str]:
+    """Return the identifiers of a page; an index links to the same page hundreds of times."""
+    return frozenset(Anchors(path.read_text(encoding="utf-8")).names)
+
+
 def broken_links(path: Path) -> list[str]:
     """Every link to another page of the book leads to a page and a place that exist."""
     findings = []
@@ -180,8 +187,7 @@ def broken_links(path: Path) -> list[str]:
         if not target.is_file():
             findings.append(f"broken link: {link}")
         elif fragment and target.suffix == ".html":
-            names = Anchors(target.read_text(encoding="utf-8")).names
-            if unquote(fragment) not in names:
+            if unquote(fragment) not in _names(target.resolve()):
                 findings.append(f"link to a missing place: {link}")
     return findings
 
