@@ -186,9 +186,10 @@ def broken_links(path: Path) -> list[str]:
         target = path.parent / unquote(address) if address else path
         if not target.is_file():
             findings.append(f"broken link: {link}")
-        elif fragment and target.suffix == ".html":
-            if unquote(fragment) not in _names(target.resolve()):
-                findings.append(f"link to a missing place: {link}")
+        elif target.suffix != ".html" or not fragment:
+            continue
+        elif unquote(fragment) not in _names(target.resolve()):
+            findings.append(f"link to a missing place: {link}")
     return findings
 
 
