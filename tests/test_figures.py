@@ -9,6 +9,7 @@ from matplotlib.markers import MarkerStyle
 
 import dpbai
 from dpbai import figures
+from dpbai.figures.canvas import SERIES
 
 POLICIES = {"DP-BAI": dpbai.DPBAI, "OD-LinBAI": dpbai.ODLinBAI}
 
@@ -49,11 +50,11 @@ def test_along_epsilon_a_policy_without_one_is_a_level_line(table: pd.DataFrame)
 
 
 def test_series_differ_without_colour() -> None:
-    markers = {MarkerStyle(look["marker"]).get_marker() for look in figures.SERIES}
-    lines = {str(look["linestyle"]) for look in figures.SERIES}
-    assert len(markers) == len(lines) == len(figures.SERIES)
+    markers = {MarkerStyle(look["marker"]).get_marker() for look in SERIES}
+    lines = {str(look["linestyle"]) for look in SERIES}
+    assert len(markers) == len(lines) == len(SERIES)
     # Contrast with white of at least 2.5, so that none fades in greyscale (WCAG's luminance).
-    for look in figures.SERIES:
+    for look in SERIES:
         channels = np.array(to_rgb(look["color"]))
         linear = np.where(
             channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4

@@ -3,7 +3,6 @@
 `make notebooks` runs all chapters of `_toc.yml`; name files to run only those.
 """
 
-import json
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -89,8 +88,8 @@ def run(path: Path) -> str:
 
 
 def dumps(notebook: NotebookNode) -> str:
-    """Return a notebook as the text that is committed."""
-    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    """Return a notebook as the text that is committed: a line of it for a line of each cell."""
+    return nbformat.writes(notebook) + "\n"
 
 
 def main(arguments: list[str]) -> int:

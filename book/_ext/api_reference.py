@@ -1,11 +1,12 @@
 """The directive `api`, for use inside `eval-rst`: names of the library, one on a line.
 
 It makes a table of them with the first lines of their docstrings, then documents each in full.
-`module.*` stands for all public functions and classes that a module defines.
+`module.*` stands for all public names of a module: its `__all__`, or what it defines.
 """
 
 import inspect
 from pydoc import locate
+from types import ModuleType
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -14,15 +15,21 @@ from sphinx.util.docutils import SphinxDirective
 
 
 def expanded(name: str) -> list[str]:
-    """Return the names that `module.*` stands for, in the order of their definition."""
+    """Return the names that `module.*` stands for."""
     if not name.endswith(".*"):
         return [name]
-    module = name.removesuffix(".*")
-    return [
-        f"{module}.{member}"
-        for member, obj in vars(locate(module)).items()
-        if not member.startswith("_") and getattr(obj, "__module__", None) == module
+    module = locate(name.removesuffix(".*"))
+    return [f"{module.__name__}.{member}" for member in public_names(module)]
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return a module's `__all__`; without one, what it defines, in order."""
+    defined = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
     ]
+    return getattr(module, "__all__", defined)
 
 
 def directive(obj: object) -> str:

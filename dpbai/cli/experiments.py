@@ -281,7 +281,7 @@ def _save(figure: Any, path: str) -> None:
 
 def _draw_recommended(table: pd.DataFrame, best: int, path: str) -> None:
     _pyplot()
-    from dpbai.figures import BLUE, GREY, canvas
+    from dpbai.figures.canvas import BLUE, GREY, canvas
 
     with canvas() as (figure, axes):
         colors = [BLUE if arm == best else GREY for arm in range(len(table))]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.figures import BLACK, ORANGE, Picture, canvas
+from dpbai.figures.canvas import BLACK, ORANGE, Picture, canvas
 
 
 def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) -> Picture:

@@ -1,7 +1,4 @@
-"""Pictures of the chapters on the theory: bounds against errors, exponents, and where they differ.
-
-They follow the style of `dpbai.figures`.
-"""
+"""Pictures of the chapters on the theory: bounds, errors, exponents, and what is lost where."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.figures import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
 
 
 def bounds(
@@ -102,7 +99,7 @@ def exponents(
     return figure
 
 
-def losses(table: pd.DataFrame) -> Picture:
+def bound_losses(table: pd.DataFrame) -> Picture:
     """Draw which step of a proof loses which factor.
 
     Parameters

@@ -1,7 +1,4 @@
-"""Pictures of the chapters on privacy: losses against pulls, true deltas, and who wins where.
-
-They follow the style of `dpbai.figures`.
-"""
+"""Pictures of the chapters on privacy: losses against pulls, true deltas, and who wins where."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures import BLACK, GREY, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import BLACK, GREY, SERIES, WIDTH, Picture, canvas
 
 
-def losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
+def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
     """Draw the exact privacy loss of policies against the pulls of each arm.
 
     Parameters

@@ -15,7 +15,7 @@ from typing import Literal
 import ipywidgets as widgets
 
 from dpbai import _check
-from dpbai.figures import Picture
+from dpbai.figures.canvas import Picture
 
 CONTROLS = ("slider", "dropdown")
 

@@ -1,0 +1,166 @@
+"""What a run does: the arms it pulls, the sizes of its active sets, its estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    panels_in_a_grid,
+)
+from dpbai.maxdet import MaxDet
+from dpbai.policies import Phase
+from dpbai.schedule import Schedule
+
+
+def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:
+    """Draw arms in the plane with a Max-Det pair, and all arms in coordinates of that pair.
+
+    Parameters
+    ----------
+    vectors : array_like of shape (K, 2)
+        Feature vectors.
+    found : MaxDet
+        What `dpbai.max_det` returns for them; a pair.
+    names : sequence of str
+        What to call the two arms of the pair.
+
+    Returns
+    -------
+    Picture
+        Left as given, right in coordinates of the pair; in both, the box of all points whose
+        coordinates lie in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If the vectors are not in the plane, or the collection is not a pair of them.
+    """
+    array = _check.matrix(vectors, "vectors", least_rows=2)
+    if array.shape[1] != 2 or found.coordinates.shape != array.shape:
+        raise ValueError(f"vectors must be K x 2 with a pair found, got shape {array.shape}")
+    with canvas(1, 2, size=(WIDTH, 3.2)) as (figure, (left, right)):
+        box = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
+        for panel, points in ((left, array), (right, found.coordinates)):
+            pair = points[found.indices]
+            panel.fill(*(box @ pair).T, color=BLUE, alpha=0.1)
+            panel.plot(*(box @ pair).T, color=BLACK, linestyle="--", linewidth=1, label="the box")
+            rest = np.delete(points, found.indices, axis=0)
+            panel.plot(*rest.T, "o", color=GREY, markersize=4, label="other arms")
+            panel.plot(*pair.T, "D", color=ORANGE, markersize=7, label="Max-Det pair")
+            for point, name in zip(pair, names, strict=True):
+                panel.annotate("", point, (0, 0), arrowprops={"arrowstyle": "->", "color": ORANGE})
+                panel.annotate(name, point, (6, 6), textcoords="offset points", color=BLACK)
+            panel.margins(0.15)
+        left.set(xlabel="first feature", ylabel="second feature", title="as given")
+        right.set(
+            xlabel=f"coordinate along {names[0]} (-1 to 1)",
+            ylabel=f"coordinate along {names[1]} (-1 to 1)",
+            title="in coordinates of the pair",
+            aspect="equal",
+        )
+        handles, labels = right.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+    return figure
+
+
+def sizes(schedules: Mapping[str, Schedule]) -> Picture:
+    """Draw the number of active arms s_p against the phase p, for each named schedule.
+
+    The sizes come from eq. (s-p) of the paper, the last being the one arm that is returned. The
+    line at ceil(d^2/4), where the first stage ends, is that of the first schedule.
+    """
+    with canvas() as (figure, axes):
+        first = next(iter(schedules.values()))
+        axes.axhline(first.target, color=GREY, linewidth=1)
+        axes.annotate(
+            rf"$\lceil d^2/4 \rceil = {first.target}$",
+            (1, first.target),
+            (0, 4),
+            textcoords="offset points",
+            color=BLACK,
+        )
+        for (name, schedule), look in zip(schedules.items(), SERIES, strict=False):
+            phases = range(1, len(schedule.sizes) + 1)
+            axes.plot(phases, schedule.sizes, label=name, **look)
+        longest = max(len(schedule.sizes) for schedule in schedules.values())
+        axes.set(
+            yscale="log",
+            xlabel="phase $p$ (the last point is the arm that is returned)",
+            ylabel="active arms $s_p$ (log)",
+            xticks=range(1, longest + 1),
+        )
+        axes.legend()
+    return figure
+
+
+def estimates(
+    phases: Sequence[Phase],
+    estimated: Sequence[ArrayLike],
+    means: ArrayLike,
+    *,
+    columns: int = 3,
+) -> Picture:
+    """Draw what one run estimated in each phase against the truth, with the scale of its noise.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+        The plans of the run, in order.
+    estimated : sequence of array_like
+        For each phase, its estimates of the active arms.
+    means : array_like of shape (K,)
+        True means of all arms.
+    columns : int, default 3
+        Number of panels side by side.
+
+    Returns
+    -------
+    Picture
+        Bars are one standard deviation of the privacy noise on each estimate, from the plan alone.
+    """
+    truth = np.asarray(means, dtype=float)
+    with panels_in_a_grid(len(phases), columns, "true mean (0 to 1)", "private estimate") as (
+        figure,
+        panels,
+    ):
+        for panel, phase, values in zip(panels, phases, estimated, strict=True):
+            _phase(panel, phase, np.asarray(values, dtype=float), truth)
+    return figure
+
+
+def _phase(panel: Axes, phase: Phase, values: Any, truth: Any) -> None:
+    """Draw one phase of a run."""
+    active = np.array(phase.active)
+    deviations = phase.noise.standard_deviation * np.linalg.norm(phase.decoder, axis=1)
+    keeps = np.isin(active, phase.survivors(values[None])[0])
+    best = active == truth.argmax()
+    panel.axline((0.5, 0.5), slope=1, color=GREY, linewidth=1)
+    for chosen, label, look in (
+        (~keeps & ~best, "dropped", {"marker": "x", "color": GREY}),
+        (keeps & ~best, "kept", {"marker": "o", "color": BLUE}),
+        (best, "best arm", {"marker": "*", "color": ORANGE, "markersize": 11}),
+    ):
+        panel.errorbar(
+            truth[active[chosen]],
+            values[chosen],
+            deviations[chosen],
+            linestyle="none",
+            linewidth=0.8,
+            label=label,
+            **look,
+        )
+    panel.set_title(f"phase {phase.index}: {len(active)} to {phase.keep}")

@@ -1,0 +1,217 @@
+"""Success of policies along the budget, epsilon or dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    POLICIES,
+    SERIES,
+    Picture,
+    canvas,
+    panels_in_a_grid,
+)
+
+
+def success_curves(
+    table: pd.DataFrame, *, along: Literal["budget", "epsilon"], columns: int = 2
+) -> Picture:
+    """Draw success rates of policies with their confidence bands, as in Figure 1 of the paper.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        What `dpbai.study` returns, or some rows of it.
+    along : {"budget", "epsilon"}
+        The horizontal axis. There is a panel for each value of the other one.
+    columns : int, default 2
+        Number of panels side by side, at most.
+
+    Returns
+    -------
+    Picture
+        A policy without epsilon appears in every panel; along epsilon it is a level line.
+
+    Raises
+    ------
+    ValueError
+        If `along` is neither, or `table` has no row with an epsilon.
+    """
+    _check.choice(along, "along", ("budget", "epsilon"))
+    across = "epsilon" if along == "budget" else "budget"
+    private = table[table["epsilon"].notna()]
+    values = sorted(private[across].unique())
+    if not values:
+        raise ValueError("table must have rows with an epsilon, got none")
+    xlabel = "budget $T$ (pulls)" if along == "budget" else r"privacy parameter $\varepsilon$ (log)"
+    with panels_in_a_grid(len(values), columns, xlabel, "success rate (0 to 1)") as (
+        figure,
+        panels,
+    ):
+        for panel, value in zip(panels, values, strict=True):
+            for name, group in table.groupby("policy", sort=False):
+                here = group[(group[across] == value) | group[across].isna()]
+                _curve(panel, here.sort_values(along), along, str(name))
+            sign = r"\varepsilon" if across == "epsilon" else "T"
+            panel.set(title=f"${sign} = {value:g}$", ylim=(0, 1.02))
+            if along == "epsilon":
+                panel.set_xscale("log")
+    return figure
+
+
+def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
+    """Draw one policy in one panel."""
+    look = POLICIES.get(name, SERIES[-1])
+    if rows[along].isna().any():
+        row = rows.iloc[0]
+        panel.axhspan(row["low"], row["high"], color=look["color"], alpha=0.15, linewidth=0)
+        panel.axhline(
+            row["success_rate"], color=look["color"], linestyle=look["linestyle"], label=name
+        )
+        return
+    panel.fill_between(
+        rows[along], rows["low"], rows["high"], color=look["color"], alpha=0.2, linewidth=0
+    )
+    panel.plot(rows[along], rows["success_rate"], label=name, **look)
+
+
+def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
+    """Draw exact success probabilities against the budget, and sampled rates with their intervals.
+
+    Parameters
+    ----------
+    exact : pandas.DataFrame
+        Columns policy, budget and success.
+    sampled : pandas.DataFrame
+        Rows of a `dpbai.study` table, at one epsilon.
+
+    Returns
+    -------
+    Picture
+    """
+    with canvas(size=(6.4, 3.6)) as (figure, axes):
+        for name, curve in exact.groupby("policy", sort=False):
+            look = POLICIES[str(name)]
+            rows = sampled[sampled["policy"] == name]
+            rate = rows["success_rate"]
+            axes.plot(
+                curve["budget"],
+                curve["success"],
+                color=look["color"],
+                linestyle=look["linestyle"],
+                label=name,
+            )
+            axes.errorbar(
+                rows["budget"],
+                rate,
+                [rate - rows["low"], rows["high"] - rate],
+                color=look["color"],
+                marker=look["marker"],
+                linestyle="none",
+                linewidth=1,
+            )
+        axes.set(xlabel="budget $T$ (pulls)", ylabel="success probability (0 to 1)", ylim=(0, 1.02))
+        figure.legend(loc="outside upper center", ncols=4)
+    return figure
+
+
+def by_dimension(table: pd.DataFrame) -> Picture:
+    """Draw success against the budget for each dimension, and against the budget over M H.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Columns dimension, budget, scaled (T' over M times H), success_rate, low and high.
+    """
+    with canvas(1, 2, size=(6.4, 3.5), sharey=True) as (figure, axes):
+        for (dimension, part), look in zip(table.groupby("dimension"), SERIES, strict=True):
+            for panel, column in zip(axes, ("budget", "scaled"), strict=True):
+                panel.fill_between(
+                    part[column],
+                    part["low"],
+                    part["high"],
+                    color=look["color"],
+                    alpha=0.2,
+                    linewidth=0,
+                )
+                panel.plot(part[column], part["success_rate"], label=f"$d = {dimension}$", **look)
+        axes[0].set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.02))
+        axes[0].set_ylabel("success rate (0 to 1)")
+        axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=5)
+    return figure
+
+
+def draws(near: ArrayLike, panels: Mapping[str, ArrayLike]) -> Picture:
+    """Draw something of each of many instances against the number of near rivals, in panels.
+
+    Parameters
+    ----------
+    near : array_like of shape (n,)
+        The number of rivals near the best arm.
+    panels : mapping of str to array_like of shape (n,)
+        Names of vertical axes, and values.
+    """
+    with canvas(1, len(panels), size=(6.4, 3.2), squeeze=False) as (figure, axes):
+        for panel, (name, values), look in zip(axes.flat, panels.items(), SERIES, strict=False):
+            panel.plot(near, values, look["marker"], color=look["color"], alpha=0.7, markersize=4)
+            panel.set(ylabel=name, xlabel="rivals within 0.1 of the best")
+    return figure
+
+
+def misfits(
+    table: pd.DataFrame, alarms: pd.DataFrame, *, markers: Sequence[tuple[str, float]] = ()
+) -> Picture:
+    """Draw success, and how often a misfit is found, against how far the means are from linear.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Success of policies (columns) by the size of the misfit (index).
+    alarms : pandas.DataFrame
+        Share of runs in which each check (columns) finds something, by the same index.
+    markers : sequence of (str, float)
+        Vertical lines, with their text.
+    """
+    with canvas(1, 2, size=(6.4, 3.6), sharex=True, sharey=True) as (figure, (left, right)):
+        for name in table:
+            left.plot(table.index, table[name], label=name, **POLICIES[str(name)])
+        for name, color, marker, style in zip(
+            alarms, (BLACK, ORANGE), "xP", ("-", "--"), strict=True
+        ):
+            right.plot(
+                alarms.index, alarms[name], color=color, marker=marker, linestyle=style, label=name
+            )
+        right.plot(
+            table.index, 1 - table["DP-BAI"], color=BLUE, linestyle=":", label="error of DP-BAI"
+        )
+        for text, where in markers:
+            for panel in (left, right):
+                panel.axvline(where, color=GREY, linewidth=1)
+            left.annotate(
+                text,
+                (where, 0.02),
+                (-4, 0),
+                textcoords="offset points",
+                ha="right",
+                rotation=90,
+                color=BLACK,
+            )
+        left.set(ylabel="share of runs (0 to 1)", ylim=(-0.02, 1.04), title="best arm found")
+        right.set(title="misfit found")
+        for panel in (left, right):
+            panel.set_xlabel(r"misfit $\zeta$ (largest $|\eta_i|$)")
+        handles = [line for panel in (left, right) for line in panel.get_legend_handles_labels()[0]]
+        figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
