@@ -1,6 +1,7 @@
 """The directive `versions`: a table of packages, one on a line, with their installed versions.
 
-The table is made when the book is built, so that no version is stored in a notebook.
+The table is made when the book is built, so that no version is stored in a notebook. The table of
+execution times beside it says its status in words: not every machine has a font with its signs.
 """
 
 import platform
@@ -31,7 +32,15 @@ def row(*cells: str) -> nodes.row:
     return nodes.row("", *(nodes.entry("", nodes.paragraph(text=cell)) for cell in cells))
 
 
+def say_status(_app: Sphinx, doctree: nodes.document, _docname: str) -> None:
+    """Replace the signs for success and failure by words."""
+    words = {"\N{WHITE HEAVY CHECK MARK}": "done", "\N{CROSS MARK}": "failed"}
+    for text in [text for text in doctree.findall(nodes.Text) if text.astext() in words]:
+        text.parent.replace(text, nodes.Text(words[text.astext()]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_directive("versions", Versions)
+    app.connect("doctree-resolved", say_status)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
