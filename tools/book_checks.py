@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 import notebooks
 from nbformat import NotebookNode
+from prose_numbers import unsupported_numbers
 
 LONGEST_CELL = 15  # lines
 LARGEST_FIGURE = 60_000  # bytes
@@ -169,6 +170,7 @@ CHECKS: list[Check] = [
     long_cells,
     machine_specific,
     not_normal,
+    unsupported_numbers,
 ]
 
 

@@ -6,9 +6,16 @@ are opaque and light; nothing in a picture depends on the moment or the machine.
 """
 
 from dpbai.figures.canvas import Picture, canvas, panels_in_a_grid
-from dpbai.figures.elimination import arms_in_the_plane, estimates, sizes
-from dpbai.figures.frames import Explorer, Frame, explorer
-from dpbai.figures.privacy import privacy_losses, true_delta, winners
+from dpbai.figures.elimination import arms_in_the_plane, design_errors, estimates, sizes
+from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
+from dpbai.figures.own_arms import run_trace
+from dpbai.figures.privacy import (
+    lead_losses,
+    privacy_losses,
+    rival_errors,
+    true_delta,
+    winners,
+)
 from dpbai.figures.success import by_dimension, draws, exact_over_sampled, misfits, success_curves
 from dpbai.figures.tables import neighbouring_tables
 from dpbai.figures.theory import between_bounds, bound_losses, bounds, exponents
@@ -17,6 +24,7 @@ from dpbai.figures.two_arms import decay, losses_by_angle, ratio_frame, ratio_pa
 __all__ = [
     "Explorer",
     "Frame",
+    "Live",
     "Picture",
     "arms_in_the_plane",
     "between_bounds",
@@ -25,11 +33,14 @@ __all__ = [
     "by_dimension",
     "canvas",
     "decay",
+    "design_errors",
     "draws",
     "estimates",
     "exact_over_sampled",
     "explorer",
     "exponents",
+    "lead_losses",
+    "live",
     "losses_by_angle",
     "misfits",
     "neighbouring_tables",
@@ -37,6 +48,8 @@ __all__ = [
     "privacy_losses",
     "ratio_frame",
     "ratio_panels",
+    "rival_errors",
+    "run_trace",
     "sizes",
     "success_curves",
     "true_delta",

@@ -77,6 +77,34 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
     return figure
 
 
+def design_errors(positions: ArrayLike, errors: Mapping[str, ArrayLike]) -> Picture:
+    """Draw the worst errors of designs against the position of a third arm.
+
+    Parameters
+    ----------
+    positions : array_like of shape (n,)
+        The t of the arm (t, t).
+    errors : mapping of str to array_like of shape (n, 2)
+        For each design, its sampling error in units of sigma/sqrt(T) and its privacy noise in units
+        of 1/(epsilon T).
+
+    Returns
+    -------
+    Picture
+        Sampling error on the left, noise on the right.
+    """
+    with canvas(1, 2, size=(WIDTH, 3.0), sharey=True) as (figure, (left, right)):
+        for (name, values), look in zip(errors.items(), SERIES[1::-1], strict=True):
+            for panel, column in zip((left, right), np.transpose(values), strict=True):
+                panel.plot(positions, column, label=name, markevery=4, **look)
+        left.set(title=r"sampling error ($\sigma/\sqrt{T}$)", ylim=(0, 4.2))
+        right.set(title=r"privacy noise ($1/(\varepsilon T)$)")
+        for panel in (left, right):
+            panel.set_xlabel("third arm $(t, t)$")
+        left.legend(loc="lower left")
+    return figure
+
+
 def sizes(schedules: Mapping[str, Schedule]) -> Picture:
     """Draw the number of active arms s_p against the phase p, for each named schedule.
 

@@ -1,8 +1,10 @@
-"""Explorers: figures that a reader steps through, with or without a kernel.
+"""Figures that a reader steps through: with explorers in any browser, live in a running notebook.
 
 An explorer is a slider or a dropdown tied by `jslink` to a stack of frames that were drawn when the
 notebook ran. The link lives in the browser, so it works in the built page, from the file system and
-with no network, as it does in a live notebook; so do the arrow keys.
+with no network, as it does in a live notebook; so do the arrow keys. Live controls draw anew for
+each of their values, for which there must be a kernel: cells that show them are tagged
+`remove-output`, so that no page has a slider that does nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Literal
 
 import ipywidgets as widgets
@@ -20,12 +23,17 @@ from dpbai.figures.canvas import Picture
 CONTROLS = ("slider", "dropdown")
 
 
+def _image(picture: Picture, alt: str) -> str:
+    """Return a picture with its alternative text as HTML."""
+    data = base64.b64encode(picture.png()).decode()
+    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
+
+
 class Frame(widgets.HTML):  # type: ignore[misc]
     """A picture with alternative text, one of the frames of an explorer."""
 
     def __init__(self, picture: Picture, alt: str) -> None:
-        data = base64.b64encode(picture.png()).decode()
-        super().__init__(f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">')
+        super().__init__(_image(picture, alt))
         self.alt = alt
 
     def __repr__(self) -> str:
@@ -91,3 +99,72 @@ def explorer(
     stack = widgets.Stack(frames, selected_index=start)
     widgets.jslink((chooser, "index"), (stack, "selected_index"))
     return Explorer([chooser, stack])
+
+
+class Live(widgets.VBox):  # type: ignore[misc]
+    """Controls above a picture that is drawn anew, by the kernel, when one of them is moved.
+
+    There is no picture before that: a stored notebook would carry it beside that of the explorer.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[..., tuple[Picture, str]],
+        controls: Mapping[str, widgets.ValueWidget],
+    ) -> None:
+        self.controls, self._draw = dict(controls), draw
+        self.shown = widgets.HTML("Move a control to draw.")
+        super().__init__([*controls.values(), self.shown])
+        for control in controls.values():
+            control.observe(self._redraw, "value")
+
+    def _redraw(self, change: object) -> None:  # noqa: ARG002  (all values count, not the changed)
+        values = {name: control.value for name, control in self.controls.items()}
+        try:
+            self.shown.value = _image(*self._draw(**values))
+        except ValueError as error:  # what cannot be drawn says why
+            self.shown.value = html.escape(str(error))
+
+    def __repr__(self) -> str:
+        """Return what there is to move."""
+        return f"Live({', '.join(self.controls)})"
+
+
+def live(draw: Callable[..., tuple[Picture, str]], **controls: object) -> Live:
+    """Draw for any values of some parameters, in a running notebook.
+
+    Parameters
+    ----------
+    draw : callable
+        `draw(**values)` returns a picture and its alternative text, as for an `explorer`. A
+        `ValueError` is shown in the place of the picture.
+    **controls
+        A control for each parameter: a widget, or whatever `ipywidgets.interact` makes one of,
+        such as `(low, high)` or `(low, high, step)` for a slider. It starts at the parameter's
+        default, if it has one.
+
+    Returns
+    -------
+    Live
+        To be displayed as the last expression of a cell that is tagged `remove-output`.
+
+    Raises
+    ------
+    ValueError
+        If there is no control, none can be made, or `draw` has no such parameter.
+    """
+    if not controls:
+        raise ValueError("controls must be at least one, got none")
+    parameters = signature(draw).parameters
+    made = {}
+    for name, control in controls.items():
+        if name not in parameters:
+            raise ValueError(f"draw has no parameter {name!r}")
+        widget = widgets.interactive.widget_from_abbrev(control, parameters[name].default)
+        if not isinstance(widget, widgets.ValueWidget):
+            raise ValueError(f"{name} must be what interact makes a control of, got {control!r}")
+        widget.description = widget.description or name
+        if widget.has_trait("continuous_update"):
+            widget.continuous_update = False
+        made[name] = widget
+    return Live(draw, made)

@@ -1,4 +1,4 @@
-"""Pictures of the chapters on privacy: losses against pulls, true deltas, and who wins where."""
+"""Pictures of the chapters on privacy: output laws, losses, true deltas, and who wins where."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import BLACK, GREY, POLICIES, SERIES, WIDTH, Picture, canvas
 
 
 def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
@@ -39,6 +39,53 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
             panel.minorticks_off()
             panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
         axes[0].set_ylabel("exact privacy loss of the output")
+    return figure
+
+
+def lead_losses(
+    threshold: ArrayLike, chances: Mapping[str, ArrayLike], *, promised: float
+) -> Picture:
+    """Draw what is learnt from a noisy lead above a threshold, for each threshold.
+
+    Parameters
+    ----------
+    threshold : array_like of shape (n,)
+        Noisy leads of an arm, increasing, from below 0 to above.
+    chances : mapping of str to array_like of shape (2, n)
+        For each policy, logarithms of the chances of a larger lead on two neighbouring tables, of
+        which the first makes it likelier.
+    promised : float
+        The epsilon that was promised; losses above it, on shaded ground, are breaches.
+
+    Returns
+    -------
+    Picture
+        Left, the chances of the first policy, on a log axis; right, the distance of the two curves
+        for each policy. At 0, the vertical line, is what the recommendation gives away.
+    """
+    x = np.asarray(threshold, dtype=float)
+    curves = {name: np.asarray(pair, dtype=float) for name, pair in chances.items()}
+    first = next(iter(curves))
+    with canvas(1, 2, size=(WIDTH, 3.6)) as (figure, (left, right)):
+        likelier, other = curves[first]
+        left.fill_between(x, *np.exp(curves[first]), where=x >= 0, color=GREY, alpha=0.25)
+        left.plot(x, np.exp(likelier), color=BLACK, label="one table")
+        left.plot(x, np.exp(other), color=BLACK, linestyle=":", label="its neighbour")
+        ends = [float(np.exp(np.interp(0, x, curve))) for curve in curves[first]]
+        arrow = {"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
+        left.annotate("", (0, ends[0]), (0, ends[1]), arrowprops=arrow)
+        left.set(title=f"chance of a larger lead: {first}", yscale="log")
+        right.axhspan(promised, 2 * promised, color=GREY, alpha=0.18, linewidth=0)
+        right.axhline(promised, color=BLACK, linewidth=1)
+        for (name, pair), look in zip(curves.items(), SERIES, strict=False):
+            loss = pair[0] - pair[1]
+            right.plot(x, loss, label=name, **{**look, "marker": ""})
+            right.plot(0, np.interp(0, x, loss), look["marker"], color=look["color"], markersize=7)
+        right.set(title="log ratio of the chances", ylim=(0, 2 * promised))
+        for panel in (left, right):
+            panel.axvline(0, color=GREY, linewidth=1, zorder=0)
+            panel.set_xlabel("noisy lead (rewards)")
+            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
     return figure
 
 
@@ -111,7 +158,7 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
                     transform=panel.transAxes,
                     ha="right",
                     va=side,
-                    fontsize=8,
+                    fontsize=9,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
                 )
             panel.set(
@@ -135,5 +182,45 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
             ["equal errors", "the paper's table"],
             loc="outside upper center",
             ncols=2,
+        )
+    return figure
+
+
+def rival_errors(
+    panels: Mapping[str, pd.DataFrame], crossovers: Mapping[str, float], *, floor: float
+) -> Picture:
+    """Draw the errors of policies against the budget, and from where on the paper ticks one.
+
+    Parameters
+    ----------
+    panels : mapping of str to pandas.DataFrame
+        Title and errors of each panel: a row for each budget, a column for each policy.
+    crossovers : mapping of str to float
+        For the same titles, the budget from which the paper's table ticks DP-BAI-Gauss.
+    floor : float
+        Errors below it are not shown.
+
+    Returns
+    -------
+    Picture
+        Where the table ticks DP-BAI-Gauss, the ground is shaded.
+    """
+    with canvas(1, len(panels), size=(WIDTH, 3.6), sharey=True, squeeze=False) as (
+        figure,
+        (axes,),
+    ):
+        for panel, (title, table) in zip(axes, panels.items(), strict=True):
+            ends = min(table.index), max(table.index)
+            start = min(max(crossovers[title], ends[0]), ends[1])
+            panel.axvspan(start, ends[1], color=GREY, alpha=0.18, linewidth=0, label="ticked")
+            for name, column in table.items():
+                panel.plot(table.index, column, label=name, **POLICIES[str(name)])
+            panel.set(title=title, xscale="log", xlim=ends, xlabel="budget $T$ (pulls, log)")
+            panel.set(yscale="log", ylim=(floor, 1))
+        axes[0].set_ylabel("exact error probability (log)")
+        handles, names = axes[0].get_legend_handles_labels()
+        names[names.index("ticked")] = "the paper's table ticks DP-BAI-Gauss"
+        figure.legend(
+            handles[1:] + handles[:1], names[1:] + names[:1], loc="outside upper center", ncols=2
         )
     return figure

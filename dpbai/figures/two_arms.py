@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, POLICIES, SERIES, Picture, canvas
+from dpbai.figures.canvas import BLACK, GREY, POLICIES, SERIES, WIDTH, Picture, canvas
 
 
 def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
@@ -30,7 +30,7 @@ def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
     groups = list(table.groupby(["budget", "epsilon"]))
     rows = -(-len(groups) // columns)
     with canvas(
-        rows, columns, size=(6.4, 0.9 + 2.2 * rows), sharex=True, sharey=True, squeeze=False
+        rows, columns, size=(WIDTH, 0.9 + 2.2 * rows), sharex=True, sharey=True, squeeze=False
     ) as (figure, axes):
         for panel, ((budget, epsilon), group) in zip(axes.flat, groups, strict=False):
             panel.axhline(0.5, color=GREY, linewidth=0.8)
@@ -86,7 +86,7 @@ def ratio_frame(
         A panel per policy. Axes are the same for all, so that frames can be compared.
     """
     low, high = 0.0, 1.0
-    with canvas(1, len(estimates), size=(6.4, 3.2), sharex=True, sharey=True, squeeze=False) as (
+    with canvas(1, len(estimates), size=(WIDTH, 3.2), sharex=True, sharey=True, squeeze=False) as (
         figure,
         axes,
     ):
@@ -133,7 +133,7 @@ def decay(
     mark : (str, float)
         Text of a vertical line, and where it is.
     """
-    with canvas(size=(6.4, 3.9)) as (figure, axes):
+    with canvas(size=(WIDTH, 3.9)) as (figure, axes):
         for (policy, what), values in lines.items():
             look = POLICIES[policy] | ({"markevery": 5} if what == "bound" else {"marker": ""})
             axes.plot(x, values, label=f"{policy}, {what}", **look)
@@ -165,7 +165,7 @@ def losses_by_angle(
     curves, audited : mapping of str to array_like of shape (n,)
         By the same names, what the plan implies, and what an exact audit finds.
     """
-    with canvas(size=(6.4, 3.4)) as (figure, axes):
+    with canvas(size=(WIDTH, 3.4)) as (figure, axes):
         axes.axhline(1, color=GREY, linewidth=1)
         looks = (SERIES[1], SERIES[0])
         for (name, values), look in zip(curves.items(), looks, strict=True):

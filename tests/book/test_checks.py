@@ -31,7 +31,9 @@ def printed(text: str) -> NotebookNode:
 def sound() -> NotebookNode:
     """Return a notebook with a formula, a number, a figure and an empty cell."""
     cells = [
-        v4.new_markdown_cell("# A chapter"),
+        v4.new_markdown_cell(
+            "# A chapter\n\nBy Theorem 4.20 it is 0.25, or 25.0 %.\n\n**Printed.** 0.26"
+        ),
         v4.new_code_cell("print(1 / 4)", execution_count=1, outputs=[printed("0.25\n")]),
         v4.new_code_cell(""),
         v4.new_code_cell(
@@ -101,6 +103,18 @@ def says(text: str) -> Callable[[NotebookNode], None]:
     return edit
 
 
+def writes(text: str) -> Callable[[NotebookNode], None]:
+    def edit(notebook: NotebookNode) -> None:
+        notebook.cells[0].source += f"\n\n{text}"
+
+    edit.__name__ = text
+    return edit
+
+
+def number_in_caption(notebook: NotebookNode) -> None:
+    notebook.cells[3].metadata.mystnb.figure.caption = "A line up to 0.98."
+
+
 def timed(notebook: NotebookNode) -> None:
     notebook.cells[1].metadata["execution"] = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
 
@@ -122,6 +136,10 @@ BROKEN = [
     (says("took 3.2 seconds"), book_checks.machine_specific),
     (says("100% 9/9 [00:01<00:00, 8.1it/s]"), book_checks.machine_specific),
     (timed, book_checks.not_normal),
+    (writes("In truth it is 0.26."), book_checks.unsupported_numbers),
+    (writes("It is $0.251$."), book_checks.unsupported_numbers),
+    (writes("There are 1,234 of them."), book_checks.unsupported_numbers),
+    (number_in_caption, book_checks.unsupported_numbers),
 ]
 
 

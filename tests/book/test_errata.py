@@ -48,3 +48,29 @@ def test_an_entry_says_what_is_printed_what_holds_and_how_it_was_checked(number:
     linked = re.search(r"{(?:doc|ref|prf:ref)}`", text.partition("**Checked.**")[2])
     assert shown or tests or linked or "by reading" in text.lower()
     assert set(tests) <= names_of_tests(ROOT / "tests")
+
+
+def chapters_by_label() -> dict[str, tuple[str, str]]:
+    """The chapter that has each label of the book, and all text of that chapter."""
+    found = {}
+    for path in (ROOT / "book").glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        figures = [cell.metadata.get("mystnb", {}).get("figure", {}).get("name") for cell in cells]
+        labels = re.findall(r"^\((\S+)\)=$|^:label: (\S+)$|^\$\$ \((\S+)\)$", text, re.M)
+        for label in [path.stem, *figures, *(name for names in labels for name in names if name)]:
+            found[label] = path.stem, text
+    return found
+
+
+LABELS = chapters_by_label()
+
+
+@pytest.mark.parametrize("number", sorted(ENTRIES))
+def test_an_entry_leads_to_a_chapter_that_leads_back(number: int) -> None:
+    roles = r"{(?:doc|ref|numref|prf:ref|eq)}`(?:[^`<]*<)?([\w-]+)>?`"
+    targets = [LABELS[label] for label in re.findall(roles, ENTRIES[number])]
+    chapters = {chapter: text for chapter, text in targets if chapter != "errata"}
+    assert chapters
+    silent = [name for name, text in chapters.items() if f"<erratum-{number}>" not in text]
+    assert silent == []
