@@ -760,3 +760,25 @@ def test_a_thousand_random_edits_of_the_json_are_refused(begun):
         begun.write_text(json.dumps(copy) + "\n")
         assert refused(begun), (key, node[key])
         tried += 1
+
+
+@pytest.mark.parametrize(
+    "rewards", [[0.7311], [[0.7311]], np.array([0.7311]), 0.7311, None, "ab", {1}]
+)
+def test_rewards_that_are_no_mapping_are_refused_and_never_told(session, rewards):
+    for record in (session.record, session.record_sums):
+        with pytest.raises(TypeError, match="must be a mapping from arms") as error:
+            record(rewards)
+        assert "7311" not in str(error.value)
+
+
+@pytest.mark.parametrize("path", [".", 5, None, b"run.json", "a\0b", "x" * 5000])
+def test_a_path_that_leads_to_no_file_is_named(path):
+    with pytest.raises((ValueError, TypeError), match="path must be"):
+        Session.resume(path)
+
+
+def test_a_binary_file_is_no_session(tmp_path):
+    (tmp_path / "run.json").write_bytes(bytes(range(256)))
+    with pytest.raises(SessionError, match="was cut short or is no dpbai session"):
+        Session.resume(tmp_path / "run.json")

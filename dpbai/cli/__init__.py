@@ -1,6 +1,8 @@
 """The command line: from a table of arms to a private recommendation, and the studies around it.
 
-A mistake of the user ends in one line on stderr and an exit code, never in a traceback.
+What goes wrong ends in one line on stderr and an exit code, never in a traceback: 2 where the user
+can put it right (the call, a path, what a file holds, a session that is not at that step), 1 where
+the machine failed on the way (a full disk, a search that found nothing).
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from dpbai.cli import experiments, run
 from dpbai.cli.arguments import EPILOG, Parser
 from dpbai.session import SessionError
 
-FAILED, WRONG, REFUSED, INTERRUPTED = 1, 2, 3, 130
-_WRONG = (ValueError, TypeError, ImportError, FileNotFoundError, FileExistsError)
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
+_WRONG_PATH = (
+    FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,11 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             return _failed("interrupted", INTERRUPTED)
-        except SessionError as error:
-            return _failed(error, REFUSED)
-        except _WRONG as error:
+        except (ValueError, TypeError, ImportError, SessionError, *_WRONG_PATH) as error:
             return _failed(error, WRONG)
-        except OSError as error:
+        except (OSError, RuntimeError, MemoryError) as error:
             return _failed(error, FAILED)
     return 0
 

@@ -26,9 +26,12 @@ CSV files start with a line of column names:
            or  arm,total,count               sums of rewards, and of how many
   means.csv    arm,mean                      supposed mean rewards, for the commands that simulate
 
-exit codes:
-  0 done   1 a file cannot be read or written   2 the call or the content of a file is wrong
-  3 the session refuses: not finished, finished, or its file was changed   130 interrupted
+exit codes, with one line on stderr unless done:
+  0 done
+  2 yours to put right: the call, a file that is missing, no file, not allowed or not as it must
+    be, or a session that is not at that step
+  1 it failed on the way: a disk that is full, a search without an answer
+  130 interrupted
 """
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.cli import arguments, choices, gaps, tables
 from dpbai.exact import NotExactError, exact_success
@@ -86,6 +87,7 @@ def add_commands(commands: arguments.Commands) -> None:
 def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[str]) -> None:
     """Say how often `policy` finds the best arm if it leads by the gap that the user names."""
     law = choices.REWARDS["bernoulli"]
+    _check.whole(given.trials, "trials")
     arms = _candidates(labels, given.best)
     instances = gaps.every(policy.features, arms, given.gap, law)
     rows = []
@@ -194,10 +196,13 @@ def budgeted(given: argparse.Namespace) -> None:
     )
     tables.show(table)
     for name in makers:
-        prices = table[table["policy"] == name].set_index("epsilon")["budget"]
-        if len(prices) == 2:
-            ratio = prices[given.epsilon] / prices[math.inf]
-            print(f"Price of privacy for {name}: {ratio:.3g} times the budget without it.")
+        found_by = table[table["policy"] == name].set_index("epsilon")
+        if len(found_by) == 2:
+            private, free = found_by.loc[given.epsilon], found_by.loc[math.inf]
+            low = f"{(private['too_small'] + 1) / free['budget']:.3g}"
+            high = f"{private['budget'] / (free['too_small'] + 1):.3g}"
+            ratio = low if low == high else f"{low} to {high}"
+            print(f"Price of privacy for {name}: {ratio} times the budget without it.")
     private = table[np.isfinite(table["epsilon"])]
     if not private.empty:
         cheapest = private.loc[private["budget"].idxmin(), "policy"]
@@ -263,6 +268,8 @@ def _check_figure(path: str | None) -> None:
     """Refuse a figure that could not be drawn, before anything is computed."""
     if path is not None and Path(path).suffix not in FIGURES:
         raise ValueError(f"--figure must end in {' or '.join(FIGURES)}, got {path!r}")
+    if path is not None:
+        _check.path(path, "--figure")
 
 
 def _pyplot() -> Any:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import pandas as pd
 
+from dpbai import _check
 from dpbai._check import FloatArray
 
 Row = tuple[int, list[str]]
@@ -74,7 +75,8 @@ def read_rewards(path: str, labels: Sequence[str]) -> dict[str, tuple[Fraction, 
 def write(table: pd.DataFrame, path: str | None) -> None:
     """Write a table as CSV, if a file is named."""
     if path is not None:
-        table.to_csv(path, index=False, lineterminator="\n")
+        with _named(path).open("w", encoding="utf-8", newline="") as file:
+            table.to_csv(file, index=False, lineterminator="\n")
 
 
 def show(table: pd.DataFrame) -> None:
@@ -120,10 +122,14 @@ def _opened(path: str) -> Iterator[TextIO]:
     if path == STANDARD_INPUT:
         yield sys.stdin
         return
-    if not Path(path).exists() or Path(path).is_dir():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+    if not _named(path).exists():
+        raise ValueError(f"{path}: there is no such file")
+    with _named(path).open(encoding="utf-8-sig", newline="") as file:
         yield file
+
+
+def _named(path: str) -> Path:
+    return _check.path(path, "each FILE")
 
 
 def _labels(path: str, rows: Sequence[Row]) -> tuple[str, ...]:

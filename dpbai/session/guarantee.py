@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from itertools import chain
 
 from dpbai.policies import Phase, Policy
@@ -13,6 +15,7 @@ from dpbai.session.noise import ReleaseNoise, shifts
 from dpbai.session.records import Released
 
 _LIMIT = 500
+_LINE = 88  # characters
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,29 @@ class SessionCertificate:
     remarks: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [
-            f"Each one reward: epsilon = {self.epsilon}, delta = {self.delta}, for all releases "
-            "together, past and to come.",
+        promised = f"{_told(self.epsilon, self.planned_epsilon)}, delta = {self.delta:g}"
+        paragraphs = [
+            f"Each one reward: {promised}, for all releases together, past and to come.",
             f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "
-            f"epsilon = {self.planned_epsilon}.",
+            f"epsilon = {self.planned_epsilon:g}.",
             f"Phases released so far: {self.released}.",
+            *(f"Note: {remark}." for remark in self.remarks),
         ]
-        return "\n".join([*lines, *(f"Note: {remark}." for remark in self.remarks)])
+        return "\n".join(textwrap.fill(text, _LINE, subsequent_indent="  ") for text in paragraphs)
+
+
+def _told(epsilon: float, planned: float) -> str:
+    """Return an epsilon as text that never promises more than it does."""
+    excess = epsilon - planned
+    if 0 < excess < 1e-6 * planned:
+        return f"epsilon = {_up(planned, 6)} + {_up(excess)} (rounding)"
+    return f"epsilon = {epsilon if math.isinf(epsilon) else _up(epsilon, 6)}"
+
+
+def _up(value: float, digits: int = 2) -> str:
+    """Return a value in so many digits, rounded up."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"
 
 
 @dataclass(frozen=True)

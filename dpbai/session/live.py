@@ -27,18 +27,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpbai import _check
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of, planned
 from dpbai.session import file
-from dpbai.session.guarantee import Guarantee, SessionCertificate, loss
+from dpbai.session.guarantee import Guarantee, SessionCertificate
 from dpbai.session.noise import (
     NumpyNoise,
     OpenDPNoise,
     ReleaseNoise,
     ReleaseWarning,
-    exact_statistic,
 )
 from dpbai.session.records import Label, Released, State
 from dpbai.session.rewards import Sum, array_sum, stated_sum
+from dpbai.session.single import Release
 from dpbai.session.store import Store, StoreError
 
 SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
@@ -89,7 +91,7 @@ class Session:
         path: str | os.PathLike[str] | None = None,
         labels: Sequence[Label] | None = None,
     ) -> None:
-        arms = range(policy.features.shape[0])
+        arms = range(arms_of(policy))
         self._begin(policy, noise, arms if labels is None else labels)
         self._state = self._advanced(self._started(()))
         self._store = None if path is None else _store(path)
@@ -152,9 +154,9 @@ class Session:
 
     def _begin(self, policy: Policy, noise: ReleaseNoise | None, labels: Sequence[Label]) -> None:
         self.policy = policy
-        self.labels = _checked_labels(labels, policy.features.shape[0])
+        self.labels = _checked_labels(labels, arms_of(policy))
         self._arm_of = {label: arm for arm, label in enumerate(self.labels)}
-        self.noise = OpenDPNoise() if noise is None else noise
+        self.noise = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
         self._mutex = threading.Lock()
         for remark in self.noise.remarks:
             warnings.warn(remark, ReleaseWarning, stacklevel=3)
@@ -223,7 +225,8 @@ class Session:
         SessionError
             If the session is finished, or its file was changed by someone else.
         """
-        self._take({label: array_sum(values) for label, values in rewards.items()})
+        given = _mapping(rewards, "rewards")
+        self._take({label: array_sum(values) for label, values in given.items()})
 
     def record_sums(self, sums: Mapping[Any, tuple[float | Fraction, int]]) -> None:
         """Take rewards that were added up elsewhere: all of them, or on an error none.
@@ -240,11 +243,11 @@ class Session:
         SessionError
             If the session is finished, or its file was changed by someone else.
         """
-        pairs: list[Any] = list(sums.values())
-        for pair in pairs:
+        given = _mapping(sums, "sums")
+        for pair in given.values():
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
                 raise TypeError("sums must be pairs of a total and a count")
-        self._take({label: stated_sum(*pair) for label, pair in sums.items()})
+        self._take({label: stated_sum(*pair) for label, pair in given.items()})
 
     def _take(self, parts: Mapping[Label, Sum]) -> None:
         with self._mutex:
@@ -280,7 +283,9 @@ class Session:
         active = finished[-1].survivors if finished else self.labels
         if len(active) == 1:
             return State(finished, None, (), ())
-        phase = self.policy.phase(len(finished) + 1, [self._arm_of[label] for label in active])
+        arms = [self._arm_of[label] for label in active]
+        spent = sum(sum(released.pulls) for released in finished)
+        phase = planned(self.policy, len(finished) + 1, arms, spent=spent)
         zeros = (0,) * len(phase.pulled)
         return State(finished, phase, tuple(map(Fraction, zeros)), zeros)
 
@@ -291,21 +296,20 @@ class Session:
         return state
 
     def _release(self, phase: Phase, sums: Sequence[Fraction]) -> Released:
-        noise = phase.noise
-        statistic = self.noise.add(noise, exact_statistic(phase, sums), phase=phase.index)
-        estimates = phase.estimates(np.array(statistic, dtype=np.float64)[None])
+        release = Release.of(phase, sums, self.noise, phase.index)
+        estimates = phase.estimates(np.array(release.statistic)[None])
         names = self.labels
         return Released(
             phase=phase.index,
             active=tuple(names[arm] for arm in phase.active),
             pulled=tuple(names[arm] for arm in phase.pulled),
             pulls=phase.pulls,
-            statistic=statistic,
+            statistic=release.statistic,
             estimates=tuple(estimates[0].tolist()),
             survivors=tuple(names[arm] for arm in phase.survivors(estimates)[0].tolist()),
-            epsilon=loss(phase, self.noise),
-            delta=noise.delta,
-            remarks=self.noise.remarks,
+            epsilon=release.epsilon,
+            delta=release.delta,
+            remarks=release.remarks,
         )
 
     def _content(self, state: State) -> Mapping[str, Any]:
@@ -313,7 +317,7 @@ class Session:
 
 
 def _store(path: str | os.PathLike[str]) -> Store:
-    return Store(path, kind=file.KIND, version=file.VERSION)
+    return Store(_check.path(path, "path"), kind=file.KIND, version=file.VERSION)
 
 
 def _source(name: str) -> ReleaseNoise:
@@ -322,15 +326,22 @@ def _source(name: str) -> ReleaseNoise:
     return SOURCES[name]()
 
 
+def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
+    """Return a mapping; what else it is may be rewards, and is not told."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping from arms, got {type(value).__name__}")
+    return value
+
+
 def _is_label(value: Any) -> bool:
     return isinstance(value, Integral | str) and not isinstance(value, bool)
 
 
 def _checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
     checked = []
-    for label in labels:
+    for label in _check.sequence(labels, "labels"):
         if not _is_label(label):
-            raise TypeError(f"labels must be integers or strings, got {label!r}")
+            raise TypeError(f"labels must be integers or strings, got {_check.told(label)}")
         checked.append(str(label) if isinstance(label, str) else int(label))
     if len(checked) != arms or len(set(checked)) != arms:
         raise ValueError(f"labels must be {arms} distinct names, one for each arm")

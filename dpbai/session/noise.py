@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class ReleaseWarning(UserWarning):
     """Noise that is good enough for a simulation is about to protect a session."""
 
 
+@runtime_checkable
 class ReleaseNoise(Protocol):
     """A source of noise for a `Session`."""
 

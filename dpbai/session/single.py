@@ -1,0 +1,86 @@
+"""One phase, released by itself: for instance a `dpbai.linearity.holdout` beside a run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai.policies import Phase
+from dpbai.session.guarantee import loss
+from dpbai.session.noise import OpenDPNoise, ReleaseNoise, ReleaseWarning, exact_statistic
+from dpbai.session.rewards import array_sum
+
+_OF_NO_SESSION = 0  # sessions count their phases from 1
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one phase released: all of it may be published.
+
+    Attributes
+    ----------
+    statistic : tuple of float
+        The released statistic, noise included.
+    epsilon, delta : float
+        The privacy loss of this release, by the account of what drew the noise.
+    remarks : tuple of str
+        What speaks against what drew the noise.
+    """
+
+    statistic: tuple[float, ...]
+    epsilon: float
+    delta: float
+    remarks: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
+    ) -> Release:
+        """Release exact sums of rewards, with noise for phase `number` of a run."""
+        return cls(
+            statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
+            epsilon=loss(phase, source),
+            delta=phase.noise.delta,
+            remarks=source.remarks,
+        )
+
+
+def release(
+    phase: Phase, rewards: Sequence[ArrayLike], *, noise: ReleaseNoise | None = None
+) -> Release:
+    """Release the statistic of a phase that belongs to no session.
+
+    Parameters
+    ----------
+    phase : Phase
+        The plan, for instance a `dpbai.linearity.holdout`.
+    rewards : sequence of array_like
+        For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
+    noise : ReleaseNoise, optional
+        What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
+        other noise here.
+
+    Returns
+    -------
+    Release
+        Call this once: each further call on the same rewards is a further release of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rewards are not such numbers. What they are is not told.
+    """
+    source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
+    given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
+    if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
+        raise ValueError(
+            f"rewards must be as many as the phase's pulls, {tuple(phase.pulls)}, got {counts}"
+        )
+    for remark in source.remarks:
+        warnings.warn(remark, ReleaseWarning, stacklevel=2)
+    return Release.of(phase, [total for total, _ in given], source, _OF_NO_SESSION)
