@@ -8,49 +8,82 @@ All of these arguments are public; private rewards are checked where they arrive
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Kind = TypeVar("Kind")
 Seed = int | np.random.SeedSequence | np.random.Generator
 
 LARGEST_COUNT = 2**53
 """Counts up to here are exact as floats; a larger budget has no use and would lose pulls."""
 
+_LARGEST_EPSILON = 1e300
+_LONGEST = 100
+
+
+def told(value: Any) -> str:
+    """Return a public value as an error message quotes it: on one line, and not too long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever an object of someone else's class, or a huge integer, may raise
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
 
 def whole(value: Any, name: str, *, least: int = 1) -> int:
     """Return `value` as an `int`, at least `least` and at most 2^53."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        raise TypeError(f"{name} must be an integer, got {told(value)}")
     result = int(value)
     if result < least:
-        raise ValueError(f"{name} must be at least {least}, got {result}")
+        raise ValueError(f"{name} must be at least {least}, got {told(result)}")
     if result > LARGEST_COUNT:
-        raise ValueError(f"{name} must be at most 2**53, got {result}")
+        raise ValueError(f"{name} must be at most 2**53, got {told(result)}")
     return result
 
 
 def number(value: Any, name: str) -> float:
     """Return `value` as a `float`; NaN and non-numbers are errors, infinity is not."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a real number, got {value!r}")
-    if math.isnan(value):
+        raise TypeError(f"{name} must be a real number, got {told(value)}")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be within the range of doubles, got {told(value)}") from None
+    if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
-    return float(value)
+    return result
 
 
 def epsilon(value: Any) -> float:
-    """Return the privacy parameter: positive, infinity meaning no noise."""
+    """Return the privacy parameter: in [1e-300, 1e300], or infinity, which means no noise.
+
+    Beyond these, noise of the order of 1/epsilon would overflow, or vanish and protect nothing.
+    """
     result = number(value, "epsilon")
     if result <= 0:
         raise ValueError(f"epsilon must be positive, got {result}")
-    if math.isinf(1 / result):
-        raise ValueError(f"epsilon must be large enough for 1/epsilon to be finite, got {result}")
+    if result < 1 / _LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be large enough for finite noise, 1e-300, got {result}")
+    if _LARGEST_EPSILON < result < math.inf:
+        raise ValueError(f"epsilon must be at most 1e300, or infinite (no noise), got {result}")
+    return result
+
+
+def loss(value: Any) -> float:
+    """Return a privacy loss to ask a delta for: an `epsilon` of at least 0."""
+    result = number(value, "epsilon")
+    if result < 0:
+        raise ValueError(f"epsilon must be at least 0, got {result}")
     return result
 
 
@@ -71,7 +104,51 @@ def choice(value: Any, name: str, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
         allowed = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        raise ValueError(f"{name} must be one of {allowed}, got {told(value)}")
+    return value
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool | np.bool):
+        raise TypeError(f"{name} must be True or False, got {told(value)}")
+    return bool(value)
+
+
+def sequence(value: Any, name: str) -> tuple[Any, ...]:
+    """Return the entries of a sequence or iterator; a string, a mapping or a scalar is neither."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a sequence, got a {type(value).__name__}")
+    try:
+        return tuple(value)
+    except TypeError:  # a 0-d array says that it is iterable, and is not
+        raise TypeError(f"{name} must be a sequence, got a 0-d one") from None
+
+
+def path(value: Any, name: str) -> Path:
+    """Return a path to a file that is there or can be made; a directory is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be a string or path-like, got {told(value)}")
+    try:
+        result = Path(value)
+        result.lstat()
+    except FileNotFoundError:
+        return result
+    except (TypeError, ValueError, OSError):  # bytes, a null character, too long a name
+        raise ValueError(f"{name} must be the path of a file, got {told(value)}") from None
+    if result.is_dir():
+        raise ValueError(f"{name} must be a file, and {result} is a directory")
+    return result
+
+
+def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
+    """Return `value` if it is of a class of this library, or has what a protocol asks for.
+
+    The message does not quote it: it may hold rewards.
+    """
+    if isinstance(value, type) or not isinstance(value, expected):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{name} must be an object of the kind {expected.__name__}, got {got}")
     return value
 
 
@@ -109,19 +186,57 @@ def vector(value: ArrayLike, name: str) -> FloatArray:
 def _real(value: ArrayLike, name: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one")
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # NumPy's word for rows of different lengths; it may quote a value
+        raise ValueError(f"{name} must be an array, with rows of one length") from None
+    except Exception:  # whatever an object of someone else's class may raise
+        raise TypeError(f"{name} must hold real numbers, got a {type(value).__name__}") from None
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     return array
 
 
-def active_set(value: Sequence[int], arms: int) -> tuple[int, ...]:
+def active_set(value: Any, arms: int) -> tuple[int, ...]:
     """Return the active set as sorted, distinct arms in 0..arms-1."""
-    result = tuple(whole(arm, "active arm", least=0) for arm in value)
+    result = arm_list(value, "active")
     if not result:
         raise ValueError("active must hold at least one arm, got none")
-    if list(result) != sorted(set(result)) or result[-1] >= arms:
+    if result[-1] >= arms or not all(map(operator.lt, result, result[1:])):
         raise ValueError(f"active must be distinct arms of 0..{arms - 1} in increasing order")
+    return result
+
+
+def counts(value: Any, name: str) -> tuple[int, ...]:
+    """Return integers, each at least 1, as a tuple of `int`."""
+    result = value if type(value) is tuple else sequence(value, name)
+    if set(map(type, result)) - {int} or (result and not 0 < min(result) <= max(result) <= 2**53):
+        result = tuple(whole(count, f"each of {name}") for count in result)
+    return result
+
+
+def shaped(value: ArrayLike, name: str, shape: tuple[int | None, int | None]) -> FloatArray:
+    """Return a finite float array of the shape, in which None stands for any length."""
+    array = np.asarray(_real(value, name), dtype=np.float64)
+    if array.ndim != 2 or any(
+        want not in (None, n) for n, want in zip(array.shape, shape, strict=True)
+    ):
+        wanted = ", ".join("any" if want is None else str(want) for want in shape)
+        raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    return array
+
+
+def arm_list(value: Any, name: str) -> tuple[int, ...]:
+    """Return arms, non-negative integers, as a tuple of `int`."""
+    result = value if type(value) is tuple else sequence(value, name)
+    # What the engines pass is integers already, and they pass it for every active set there is.
+    if set(map(type, result)) - {int}:
+        result = tuple(whole(arm, f"{name} arm", least=0) for arm in result)
+    elif result and (min(result) < 0 or max(result) > LARGEST_COUNT):
+        for arm in result:
+            whole(arm, f"{name} arm", least=0)
     return result
 
 
@@ -144,8 +259,9 @@ def seed_sequence(seed: Any) -> np.random.SeedSequence:
         )
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise TypeError(
-            f"seed must be a non-negative int, a SeedSequence or a Generator, got {seed!r}"
-        )
+    rule = "seed must be a non-negative int, a SeedSequence or a Generator"
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise TypeError(f"{rule}, got {told(seed)}")
+    if seed < 0:
+        raise ValueError(f"{rule}, got {told(seed)}")
     return np.random.SeedSequence(int(seed))

@@ -17,6 +17,7 @@ from dpbai._check import FloatArray, Seed
 from dpbai.rewards import Bernoulli, RewardLaw, Uniform
 
 _ROUNDING = 1e-9
+_SHORTEST, _LONGEST = 1e-300, 1e300  # of a feature vector, lest its share of theta overflows
 _TIE = 1e-12  # computed means that are equal on paper differ by rounding
 
 
@@ -65,6 +66,7 @@ class Instance:
 
     def __post_init__(self) -> None:
         features = _check.matrix(self.features, "features", least_rows=2)
+        _check.flag(self.bounded, "bounded")
         theta = None if self.theta is None else _theta(self.theta, features.shape[1])
         linear = None if theta is None else features @ theta
         laws = self._laws(linear, features.shape[0])
@@ -90,7 +92,7 @@ class Instance:
 
     def _laws(self, means: FloatArray | None, arms: int) -> tuple[RewardLaw, ...]:
         if not callable(self.rewards):
-            laws = tuple(self.rewards)
+            laws = _check.sequence(self.rewards, "rewards")
             if len(laws) != arms:
                 raise ValueError(
                     f"rewards must list one law for each of {arms} arms, got {len(laws)}"
@@ -100,6 +102,7 @@ class Instance:
         else:
             laws = tuple(self._law(arm, mean) for arm, mean in enumerate(means.tolist()))
         for arm, law in enumerate(laws):
+            _check.kind(law, f"rewards of arm {arm}", RewardLaw)
             low, high = law.support
             # The means are computed: a support that passes 1 by rounding alone is in range.
             if self.bounded and (low < -_ROUNDING or high > 1 + _ROUNDING):
@@ -117,6 +120,8 @@ class Instance:
             raise ValueError(
                 f"theta gives arm {arm} a mean that its rewards rule out: {error}"
             ) from error
+        except TypeError as error:
+            raise TypeError(f"rewards must make a law from a mean: {error}") from error
 
     @property
     def arms(self) -> int:
@@ -178,7 +183,7 @@ def two_armed(
     Parameters
     ----------
     x, y : float
-        Lengths of the two feature vectors, positive.
+        Lengths of the two feature vectors, in [1e-300, 1e300].
     gap : float
         Delta, in (0, 1/2].
     means : {"printed", "in-range"}
@@ -190,10 +195,13 @@ def two_armed(
     ValueError
         If an argument is out of range.
     """
+    x, y, gap = _check.number(x, "x"), _check.number(y, "y"), _check.number(gap, "gap")
     for name, length in (("x", x), ("y", y)):
-        if not 0 < _check.number(length, name) < np.inf:
+        if not 0 < length < np.inf:
             raise ValueError(f"{name} must be positive and finite, got {length}")
-    if not 0 < _check.number(gap, "gap") <= 0.5:
+        if not _SHORTEST <= length <= _LONGEST:
+            raise ValueError(f"{name} must lie in [{_SHORTEST}, {_LONGEST}], got {length}")
+    if not 0 < gap <= 0.5:
         raise ValueError(f"gap must lie in (0, 0.5], got {gap}")
     _check.choice(means, "means", ("printed", "in-range"))
     best = 0.5 + gap if means == "printed" else 0.5
@@ -210,8 +218,9 @@ def hard_gammas(arms: int, gamma1: float) -> FloatArray:
         As for `hard_instances`, but any positive `gamma1` in its range will do.
     """
     arms = _check.whole(arms, "arms", least=4)
-    limit = float(arms) ** -(arms + 2)
-    if not 0 < _check.number(gamma1, "gamma1") < limit:
+    gamma1 = _check.number(gamma1, "gamma1")
+    limit = float(arms) ** -float(arms + 2)
+    if not 0 < gamma1 < limit:
         raise ValueError(f"gamma1 must lie strictly between 0 and K^-(K+2) = {limit}, got {gamma1}")
     return np.asarray(gamma1 * float(arms) ** np.arange(arms))
 

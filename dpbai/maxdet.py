@@ -23,6 +23,8 @@ MAX_SUBSETS = 10**6
 _BATCH_ENTRIES = 2**20
 _TIE = 1e-10
 _SWAP_GAIN = 1e-10
+_ROUNDING = 1e-12
+_WIDE, _SWEEPS = 30, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,36 @@ def rank(vectors: FloatArray) -> int:
     Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
     before the singular values are compared with rounding error.
     """
-    scaled = _unit_rows(_unit_columns(vectors))
+    scaled = _unit_rows(_unit_columns(balanced(vectors)[0]))
     return int(np.linalg.matrix_rank(scaled)) if scaled.size else 0
+
+
+def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the vectors with rows and columns of one order of magnitude, and the exponents.
+
+    With vectors whose entries differ by less than 2^30 nothing is done. Beyond, rounding errors of
+    long rows and columns would hide short ones. So the mean of log2 of the non-zero entries is
+    brought to 0 in all rows and columns (Curtis and Reid, 1972), by factors that are powers of two,
+    which make no rounding errors.
+
+    Returns
+    -------
+    scaled : ndarray of shape (K, d)
+        `vectors = ldexp(scaled, rows[:, None] + columns)`.
+    rows, columns : ndarray of int, shapes (K,) and (d,)
+    """
+    rows, columns = (np.zeros(n, dtype=np.int64) for n in vectors.shape)
+    entries = vectors != 0
+    exponents = np.where(entries, np.frexp(vectors)[1], 0).astype(np.float64)
+    if not entries.any() or np.ptp(exponents[entries]) < _WIDE:
+        return vectors, rows, columns
+    in_row, in_column = (np.maximum(1, entries.sum(axis=axis)) for axis in (1, 0))
+    of_row, of_column = rows.astype(np.float64), columns.astype(np.float64)
+    for _ in range(_SWEEPS):
+        of_row = ((exponents - of_column) * entries).sum(axis=1) / in_row
+        of_column = ((exponents - of_row[:, None]) * entries).sum(axis=0) / in_column
+    rows, columns = of_row.round().astype(np.int64), of_column.round().astype(np.int64)
+    return np.ldexp(vectors, -(rows[:, None] + columns)), rows, columns
 
 
 def span_coordinates(vectors: FloatArray) -> FloatArray:
@@ -75,9 +105,19 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
     dimension = rank(vectors)
     if dimension == vectors.shape[1]:
         return vectors
-    # Scaling rows leaves their span alone, and lets no long arm hide a short one.
-    rows = linalg.svd(_unit_rows(vectors), full_matrices=False)[2]
-    return np.asarray(vectors @ rows[:dimension].T)
+    scaled, rows, columns = balanced(vectors)
+    if scaled is vectors:
+        # Scaling rows leaves their span alone, and lets no long arm hide a short one.
+        axes = linalg.svd(_unit_rows(vectors), full_matrices=False)[2]
+        return np.asarray(vectors @ axes[:dimension].T)
+    # Rows are combinations of some of them, of which a triangle tells lengths and angles. With
+    # pivots, and the longest coordinates first, it is right for each coordinate, however short.
+    indices = _pivots(_unit_rows(scaled), dimension)
+    basis = np.ldexp(scaled[indices], columns)
+    longest = np.argsort(-np.abs(basis).max(axis=0))
+    triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
+    coordinates = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
+    return np.ldexp(coordinates[:, order] @ triangle[:dimension].T, rows[:, None])
 
 
 def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -97,14 +137,29 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
     coordinates : ndarray of shape (K, r)
         `vectors = coordinates @ vectors[indices]`.
     """
-    scaled = vectors / np.abs(vectors).max(axis=0)
-    order = linalg.qr(scaled.T, mode="r", pivoting=True)[1]
-    indices = np.asarray(order[: vectors.shape[1]], dtype=np.int64)
-    return indices, _coordinates(scaled, indices)
+    scaled, rows, _ = balanced(vectors)
+    scaled = scaled / np.abs(scaled).max(axis=0)
+    indices = _pivots(scaled, vectors.shape[1])
+    if rows.any():
+        indices = _swap_search(scaled, indices, rows)
+    return indices, _coordinates(scaled, indices, rows)
 
 
-def _coordinates(vectors: FloatArray, indices: IntArray) -> FloatArray:
+def _pivots(vectors: FloatArray, dimension: int) -> IntArray:
+    """Return rows that form a basis, by a column-pivoted QR decomposition."""
+    order = linalg.qr(vectors.T, mode="r", pivoting=True)[1]
+    return np.asarray(order[:dimension], dtype=np.int64)
+
+
+def _coordinates(
+    vectors: FloatArray, indices: IntArray, rows: IntArray | None = None
+) -> FloatArray:
+    """Return coordinates in a basis; of `vectors` with exponents `rows`, if these are given."""
     coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
+    if rows is not None and rows.any():
+        # Balanced rows have coordinates of order one: what is left of a zero must not be enlarged.
+        coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
+        coordinates = np.ldexp(coordinates, rows[:, None] - rows[indices])
     coordinates[indices] = np.eye(len(indices))
     return coordinates
 
@@ -175,7 +230,7 @@ def _best_subset(vectors: FloatArray) -> IntArray:
     return best
 
 
-def _swap_search(vectors: FloatArray, basis: IntArray) -> IntArray:
+def _swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = None) -> IntArray:
     """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
 
     A swap multiplies the volume by the coordinate that it removes, so the search ends when no
@@ -188,10 +243,12 @@ def _swap_search(vectors: FloatArray, basis: IntArray) -> IntArray:
         Coordinates in the basis of the start.
     basis : ndarray of int, shape (r,)
         Where the search starts.
+    rows : ndarray of int, shape (K,), optional
+        Exponents of the rows, see `balanced`; no correction bears them, so each swap is the last.
     """
     indices, dimension = basis.copy(), basis.size
     while True:
-        coordinates = _coordinates(vectors, indices)
+        coordinates = _coordinates(vectors, indices, rows)
         swapped = False
         while True:
             row, column = divmod(int(np.argmax(np.abs(coordinates))), dimension)
@@ -199,6 +256,9 @@ def _swap_search(vectors: FloatArray, basis: IntArray) -> IntArray:
             if abs(pivot) <= 1 + _SWAP_GAIN:
                 break
             swapped = True
+            if rows is not None:
+                indices[column] = row
+                break
             step = coordinates[row].copy()
             step[column] -= 1
             coordinates -= np.outer(coordinates[:, column] / pivot, step)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +23,14 @@ from dpbai._check import FloatArray
 CALIBRATIONS = ("classic", "analytic")
 _BEYOND = 1e150
 _NODES, _WEIGHTS = special.roots_legendre(20)
+_SERIES_FROM = 30.0
+_SEEN = 1e-7
+_STEEP = 1e9  # a log that is lower says as much, and may be infinite
+_LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # within the exponents of doubles
+_MILLS_SERIES = [(-1) ** k * math.prod(range(1, 2 * k + 2, 2)) for k in range(9)]  # 1, -3, 15, ...
 
 
+@runtime_checkable
 class Noise(Protocol):
     """Independent, identically distributed noise on each coordinate."""
 
@@ -236,12 +242,14 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     u, v = 1 / (2 * sigma), epsilon * sigma
     if v - u > _BEYOND:  # delta is 0 to any precision, and its exponent would overflow
         return -math.inf
+    if u - v > _BEYOND:  # and here it is 1
+        return 0.0
     log_density = -0.5 * (v - u) ** 2 - 0.5 * math.log(2 * math.pi)
     if v < u - 1:
-        return math.log(special.ndtr(u - v) - math.exp(log_density) * float(_mills(u + v)))
-    if u < 1:
-        x = v + u * _NODES
-        bracket = u * float(_WEIGHTS @ (1 - x * _mills(x)))
+        missing = special.ndtr(v - u) + math.exp(log_density) * float(_mills(u + v))
+        return math.log1p(-missing) if missing < 1 else -math.inf
+    if u < max(1.0, v / 4):
+        bracket = u * float(_WEIGHTS @ _mills_fall(v + u * _NODES))
     else:
         bracket = float(_mills(v - u) - _mills(v + u))
     return log_density + math.log(bracket)
@@ -251,16 +259,35 @@ def _mills(x: ArrayLike) -> FloatArray:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2)))
 
 
+def _mills_fall(x: FloatArray) -> FloatArray:
+    """Return 1 - x R(x); where that cancels, by R's asymptotic series, to 1e-14."""
+    result = 1 - x * _mills(x)
+    far = x > _SERIES_FROM
+    inverse = x[far] ** -2.0
+    result[far] = inverse * np.polynomial.polynomial.polyval(inverse, _MILLS_SERIES)
+    return result
+
+
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(ratio: float, delta: float) -> float:
     """Return the epsilon of Gaussian noise of deviation `ratio` that hides a shift of length 1."""
     target = math.log(delta)
+
+    def excess(log_epsilon: float) -> float:
+        return gaussian_log_delta(math.exp(log_epsilon), ratio) - target
+
     if gaussian_log_delta(0.0, ratio) <= target:
         return 0.0
-    beyond = 1.0
-    while gaussian_log_delta(beyond, ratio) > target:
-        beyond *= 2
-    return _root(lambda epsilon: gaussian_log_delta(epsilon, ratio) - target, 0.0, beyond)
+    low = high = -math.log(ratio)
+    while excess(high) > 0:
+        high += 1
+        if high > _LARGEST_LOG:
+            return math.inf
+    while excess(low) <= 0:
+        low -= 1
+        if low < _LEAST_LOG:  # only rounding tells it from 0
+            return math.exp(low)
+    return _upper(excess, _root(excess, low, high))
 
 
 def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
@@ -292,13 +319,28 @@ def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
     def excess(log_sigma: float) -> float:
         return gaussian_log_delta(epsilon, math.exp(log_sigma)) - target
 
-    low = high = -0.5 * math.log(2 * epsilon)
+    low = high = -0.5 * (math.log(2) + math.log(epsilon))
     while excess(low) <= 0:
         low -= 1
     while excess(high) > 0:
         high += 1
-    return math.exp(_root(excess, low, high))
+    return _upper(excess, _root(excess, low, high))
+
+
+def _upper(excess: Callable[[float], float], root: float) -> float:
+    """Return exp(root), or as little more as it takes for no excess that is seen.
+
+    For a huge epsilon delta falls from 1 to 0 within the last digits: there, rounding is upwards.
+    """
+    step = 2.0**-52
+    while excess(root) > _SEEN:
+        root += step * max(1.0, abs(root))
+        step *= 2
+    return math.exp(root)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-14))
+    def bounded(x: float) -> float:
+        return max(function(x), -_STEEP)
+
+    return float(optimize.brentq(bounded, low, high, xtol=1e-15, rtol=1e-14))

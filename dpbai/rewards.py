@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ _DIRECT_BELOW = 600
 _BLOCK = 2**20
 
 
+@runtime_checkable
 class RewardLaw(Protocol):
     """What an engine needs to know of the rewards of one arm."""
 

@@ -24,6 +24,7 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of, planned
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 
@@ -128,11 +129,12 @@ def simulate(
     Raises
     ------
     ValueError
-        If `trials` is below 1, or policy and instance differ in the number of arms.
+        If `trials` is below 1, policy and instance differ in the number of arms, or a plan is not
+        the one asked for or overspends.
     """
     trials = _check.whole(trials, "trials")
-    arms = policy.features.shape[0]
-    if arms != instance.arms:
+    arms = arms_of(policy)
+    if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
     if trials <= _PART:
         return _simulated(policy, instance, trials, seed)
@@ -161,7 +163,10 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
     index, epsilon, delta = 0, 0.0, 0.0
     while any(len(active) > 1 for active in reached):
         index += 1
-        plans = [(policy.phase(index, active), count) for active, count in reached.items()]
+        plans = [
+            (planned(policy, index, active, spent=spent[active]), count)
+            for active, count in reached.items()
+        ]
         epsilon = max(epsilon, *(phase.loss(instance.reward_bound) for phase, _ in plans))
         delta = max(delta, *(phase.noise.delta for phase, _ in plans))
         before, reached, spent = spent, Counter(), {}

@@ -68,7 +68,8 @@ def study(
     ----------
     policies : mapping of str to callable
         Names and makers: `maker(features, budget=..., epsilon=...)`, or without `epsilon` for a
-        policy that has none, such as `ODLinBAI`; that one is run once per budget.
+        policy that has none, such as `ODLinBAI`; that one is run once per budget. A maker that
+        takes any option (`**options`) is given `epsilon`.
     instance : Instance
         Where rewards come from; its features go to the makers.
     budgets : sequence of int
@@ -105,7 +106,14 @@ def study(
     """
     _check.whole(trials, "trials")
     _check.proportion(level, "level")
-    budgets, epsilons = tuple(budgets), tuple(epsilons)
+    _check.kind(instance, "instance", Instance)
+    _check.kind(policies, "policies", Mapping)
+    if not all(map(callable, policies.values())):
+        raise TypeError("policies must be makers of policies, by name")
+    if path is not None:
+        _check.path(path, "path")
+    budgets = _check.sequence(budgets, "budgets")
+    epsilons = _check.sequence(epsilons, "epsilons")
     cells = list(_cells(policies, instance, budgets, epsilons))
     if not cells:
         raise ValueError("policies, budgets and epsilons must not be empty")
@@ -129,8 +137,14 @@ def study(
 
 
 def takes_epsilon(maker: Callable[..., Policy]) -> bool:
-    """Return whether a maker of policies asks for `epsilon`, that is, whether it is private."""
-    return "epsilon" in inspect.signature(maker).parameters
+    """Return whether a maker of policies takes `epsilon`, that is, whether it is private.
+
+    It does if it has such a parameter (`functools.partial` may have given it a default), or takes
+    any option (`**options`), which it can only hand on.
+    """
+    parameters = inspect.signature(maker).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return "epsilon" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def _cells(

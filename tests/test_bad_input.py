@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -39,6 +40,7 @@ BAD_EPSILONS = [
     (-math.inf, ValueError, "epsilon must be positive, got -inf"),
     (math.nan, ValueError, "epsilon must not be NaN"),
     (1e-320, ValueError, "epsilon must be large enough"),
+    (1e301, ValueError, "epsilon must be at most 1e300"),
     (True, TypeError, "epsilon must be a real number"),
     ("1", TypeError, "epsilon must be a real number"),
     (None, TypeError, "epsilon must be a real number"),
@@ -275,6 +277,35 @@ def test_bad_arguments_of_the_papers_instances(call, match):
         call()
 
 
+@pytest.mark.parametrize("length", [1e-300, 1e300, Fraction(1, 3), 5, np.float32(2.5), 10**300])
+def test_the_two_arms_may_have_any_real_length(length):
+    instance = dpbai.two_armed(x=length, y=length)
+    assert instance.means == pytest.approx([0.55, 0.5], rel=1e-6)
+    assert instance.features[0, 0] == float(length)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "gap"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(1e308, ValueError), (5e-324, ValueError), (10**400, ValueError),
+     (Fraction(10**400), ValueError),
+     (True, TypeError), ("1", TypeError), (np.array(1.0), TypeError), (None, TypeError)],
+)  # fmt: skip
+def test_lengths_of_the_two_arms_that_are_none_are_named(name, value, error):
+    if (name, value) == ("gap", 5e-324):
+        return
+    with pytest.raises(error, match=f"^{name} must"):
+        dpbai.two_armed(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "rewards", [None, 0.5, [0.3, 0.2, 0.1], "Uniform", len, {"a": 1}, [None] * 3]
+)
+def test_rewards_that_are_no_laws_are_named(rewards):
+    with pytest.raises(TypeError, match="rewards"):
+        Instance(X, [0.1, 0.2], rewards)
+
+
 INSTANCE = Instance(X, [0.1, 0.2])
 
 
@@ -283,8 +314,8 @@ INSTANCE = Instance(X, [0.1, 0.2])
     [
         ({"trials": 0}, ValueError, "trials must be at least 1, got 0"),
         ({"trials": 10.0}, TypeError, "trials must be an integer"),
-        ({"seed": -1}, TypeError, "seed must be a non-negative int"),
-        ({"seed": 1.5}, TypeError, "seed must be a non-negative int"),
+        ({"seed": -1}, ValueError, "seed must be a non-negative int"),
+        ({"seed": 1.0}, TypeError, "seed must be a non-negative int"),
         ({"seed": None}, TypeError, "seed must be a non-negative int"),
         ({"seed": True}, TypeError, "seed must be a non-negative int"),
     ],

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -245,24 +246,126 @@ def test_a_loss_that_only_some_active_sets_reach_is_found():
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("change", "error", "rule"),
     [
-        ({"pulled": (0, 1, 1)}, "pull distinct arms"),
-        ({"pulled": (0, 1, 3)}, "pull active arms"),
-        ({"pulls": (2, 0, 4)}, "pull each arm at least once"),
-        ({"pulls": (2, 4)}, "list pulls for each arm"),
-        ({"keep": 3}, "keep some of the arms"),
-        ({"keep": 0}, "keep some of the arms"),
-        ({"index": 2}, "be of the phase"),
-        ({"active": (1, 2, 3)}, "be of the phase"),
-        ({"release_matrix": np.eye(2)}, "release a statistic of its arms"),
+        ({"index": 0}, ValueError, "index must be at least 1"),
+        ({"index": "1"}, TypeError, "index must be an integer"),
+        ({"active": ()}, ValueError, "active must hold at least one arm"),
+        ({"active": (0, 2, 1)}, ValueError, "active must be distinct arms"),
+        ({"active": 3}, TypeError, "active must be a sequence"),
+        ({"pulled": (0, 1, 1)}, ValueError, "pulled must be distinct active arms"),
+        ({"pulled": (0, 1, 3)}, ValueError, "pulled must be distinct active arms"),
+        ({"pulled": (0, 1, -1)}, ValueError, "pulled arm must be at least 0"),
+        ({"pulled": (0, 1, 2.0)}, TypeError, "pulled arm must be an integer"),
+        ({"pulls": (2, 0, 4)}, ValueError, "each of pulls must be at least 1"),
+        ({"pulls": (2, -3, 4)}, ValueError, "each of pulls must be at least 1"),
+        ({"pulls": (2, 1.5, 4)}, TypeError, "each of pulls must be an integer"),
+        ({"pulls": (2, 4)}, ValueError, "pulls must list 3 numbers"),
+        ({"noise": None}, TypeError, "noise must be an object of the kind Noise"),
+        ({"noise": Laplace}, TypeError, "noise must be an object of the kind Noise"),
+        ({"keep": 4}, ValueError, "keep must be at most 3"),
+        ({"keep": 0}, ValueError, "keep must be at least 1"),
+        ({"release_matrix": np.eye(2)}, ValueError, r"release_matrix must have shape \(any, 3\)"),
+        ({"release_matrix": np.ones(3)}, ValueError, "release_matrix must have shape"),
+        ({"release_matrix": np.ones((2, 3))}, ValueError, "decoder_matrix must decode as many"),
+        ({"decoder_matrix": np.eye(2)}, ValueError, r"decoder_matrix must have shape \(3, any\)"),
+        ({"decoder_matrix": np.eye(3, 2)}, ValueError, "decoder_matrix must decode as many"),
+        ({"decoder_matrix": np.full((3, 3), math.nan)}, ValueError, "decoder_matrix must be fin"),
+        ({"pulled": (0, 1), "pulls": (2, 2)}, ValueError, "decoder_matrix must decode as many"),
     ],
 )
-def test_a_plan_that_could_use_a_reward_twice_is_refused(change, rule):
-    plan = replace(PLAN, **change)
-    for engine in (dpbai.certificate, dpbai.exact_audit):
-        with pytest.raises(ValueError, match=f"must {rule}"):
-            engine(OnePhase(plan))
+def test_a_plan_that_makes_no_sense_or_could_use_a_reward_twice_cannot_be_made(change, error, rule):
+    with pytest.raises(error, match=rule):
+        replace(PLAN, **change)
+
+
+def session(policy):
+    """A session of the policy, to its end or its first error."""
+    with pytest.warns(dpbai.ReleaseWarning):
+        run = dpbai.Session(policy, noise=dpbai.NumpyNoise(0))
+    while run.requests:
+        run.record({arm: [1.0] * pulls for arm, pulls in run.requests.items()})
+
+
+ENGINES = {
+    "certificate": dpbai.certificate,
+    "exact_audit": dpbai.exact_audit,
+    "monte_carlo_audit": partial(dpbai.monte_carlo_audit, trials=4),
+    "session": session,
+    "simulate": lambda policy: dpbai.simulate(
+        policy, dpbai.Instance(np.eye(3), [0.1, 0.2, 0.3]), trials=50
+    ),
+    "exact_error": lambda policy: dpbai.exact_error(
+        policy, dpbai.Instance(np.eye(3), [0.1, 0.2, 0.3])
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"index": 2}, "policy must plan phase 1 for active"),
+        ({"active": (1, 2, 3), "pulled": (1, 2, 3)}, "policy must plan phase 1 for active"),
+        ({"pulls": (2, 95, 4)}, "never pull more than its budget, 100, and phase 1 takes 101"),
+    ],
+)
+def test_every_engine_refuses_a_plan_that_was_not_asked_for_or_overspends(engine, change, rule):
+    with pytest.raises(ValueError, match=rule):
+        engine(OnePhase(replace(PLAN, **change)))
+
+
+@dataclass(frozen=True, eq=False)
+class Stepwise:
+    """Pulls every active arm `pulls[p - 1]` times in phase p, and keeps `sizes[p]` of them."""
+
+    pulls: tuple
+    sizes: tuple = (3, 2, 1)
+    budget: int = 10
+    features = np.eye(3)
+
+    def phase(self, index, active):
+        active, n = tuple(active), len(active)
+        return Phase(index, active, active, (self.pulls[index - 1],) * n, Laplace(1.0),
+                     self.sizes[index])  # fmt: skip
+
+
+SEVERAL = {name: engine for name, engine in ENGINES.items() if name != "exact_error"}
+
+
+@pytest.mark.parametrize("engine", SEVERAL.values(), ids=SEVERAL)
+def test_every_engine_counts_the_pulls_of_all_phases(engine):
+    """3 x 2 pulls and 2 x 2 are all of the budget; 2 x 3 in phase 2 are two too many."""
+    engine(Stepwise((2, 2)))
+    with pytest.raises(ValueError, match="10, and phase 2 takes 6 pulls after 6 in the phases bef"):
+        engine(Stepwise((2, 3)))
+
+
+@pytest.mark.parametrize("engine", SEVERAL.values(), ids=SEVERAL)
+def test_a_phase_may_keep_all_its_arms_but_a_run_must_end(engine):
+    engine(Stepwise((1, 1, 1), sizes=(3, 3, 2, 1)))
+    with pytest.raises(ValueError, match="policy must"):
+        engine(Stepwise((1,) * 99, sizes=(3,) * 99))
+
+
+@pytest.mark.parametrize("engine", SEVERAL.values(), ids=SEVERAL)
+@pytest.mark.parametrize("maker", [dpbai.ODLinBAI, partial(dpbai.DPOD, epsilon=1.0, norm="l1")])
+def test_od_linbai_with_fewer_arms_than_half_the_dimension_runs_everywhere(maker, engine):
+    """K = 3, d = 8: phase 1 would keep 4 arms, and keeps all 3 (Yang and Tan, 2022)."""
+    features = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.25]]) @ np.eye(2, 8)
+    with pytest.raises(ValueError, match="budget must be at least") as error:
+        maker(features, budget=1)
+    policy = maker(features, budget=int(str(error.value).split()[5]))
+    assert policy.sizes == (3, 3, 2, 1)
+    engine(policy)
+
+
+def test_the_printed_budget_rule_of_the_paper_may_overspend_as_it_says():
+    instance = dpbai.synthetic()
+    policy = dpbai.Baseline(instance.features, budget=100, epsilon=1.0, budget_rule="printed")
+    result = dpbai.simulate(policy, instance, trials=10)
+    assert 100 < result.pulls <= policy.most_pulls
+    assert dpbai.Baseline(instance.features, budget=100, epsilon=1.0).most_pulls == 100
 
 
 def test_more_than_one_reward_is_accounted_for_one_kind_of_noise():
@@ -275,10 +378,12 @@ def test_more_than_one_reward_is_accounted_for_one_kind_of_noise():
 def test_the_least_pulled_arm_is_the_dearest():
     assert PLAN.losses == pytest.approx((1.0, 1.0, 0.5))
     assert dpbai.certificate(OnePhase(PLAN)).epsilon == pytest.approx(1.0)
-    moments = replace(PLAN, release_matrix=np.array([[2.0, 0.0, 4.0], [0.0, -4.0, 4.0]]))
+    moments = replace(PLAN, release_matrix=np.array([[2.0, 0.0, 4.0], [0.0, -4.0, 4.0]]),
+                      decoder_matrix=np.ones((3, 2)))  # fmt: skip
     assert moments.losses == pytest.approx((2.0, 4.0, 4.0))
     assert moments.loss() == pytest.approx(4.0)
-    silent = replace(PLAN, noise=NoNoise(), release_matrix=np.zeros((1, 3)))
+    silent = replace(PLAN, noise=NoNoise(), release_matrix=np.zeros((1, 3)),
+                     decoder_matrix=np.ones((3, 1)))  # fmt: skip
     assert dpbai.certificate(OnePhase(silent)).epsilon == 0
 
 

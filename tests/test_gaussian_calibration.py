@@ -161,3 +161,50 @@ def test_an_infinite_epsilon_means_no_noise():
     assert gaussian_sigma(math.inf, 0.1, "analytic") == 0
     assert policy.phase(1, (0, 1)).noise.standard_deviation == 0
     assert dpbai.certificate(policy).epsilon == math.inf
+
+
+LEGAL = [1e-300, 1e-100, 1e-20, 1e-10, 1e-8, 0.5, 1.0, 1e3, 1e8, 1e100, 1e300]
+DELTAS = [5e-324, 1e-300, 1e-100, 1e-10, 1e-5, 0.5, 1 - 2**-53]
+
+
+@pytest.mark.filterwarnings("ignore:the classic Gaussian calibration")
+@pytest.mark.parametrize("calibration", ["analytic", "classic"])
+@pytest.mark.parametrize("epsilon", LEGAL)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_every_legal_epsilon_and_delta_has_a_certificate(epsilon, delta, calibration):
+    """Rounding in delta leaves an error in epsilon of some 1e-16 over delta's slope.
+
+    From some epsilon on, no double has a delta between 1 and 0: then it is 0, never 1.
+    """
+    policy = dpbai.DPBAIGauss(
+        np.eye(2), budget=100, epsilon=epsilon, delta=delta, calibration=calibration
+    )
+    certificate = dpbai.certificate(policy)
+    assert policy.sigma > 0
+    assert 0 <= certificate.delta_at(epsilon) <= 1
+    if calibration == "analytic":
+        assert certificate.epsilon == pytest.approx(epsilon, rel=1e-6, abs=1e-12)
+        assert certificate.delta_at(epsilon) <= delta * (1 + 1e-6)
+        if epsilon < 1e6:
+            assert certificate.delta_at(epsilon) == pytest.approx(delta, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-100, 1e-20, 1e-8, 1.0, 1e3, 1e8])
+@pytest.mark.parametrize("delta", DELTAS)
+def test_sigma_solves_the_equation_of_balle_and_wang_in_700_digits(epsilon, delta):
+    sigma = mpmath.mpf(gaussian_sigma(epsilon, delta, "analytic"))
+    with mpmath.workdps(700):
+        u, v = 1 / (2 * sigma), mpmath.mpf(epsilon) * sigma
+        truth = mpmath.ncdf(u - v) - mpmath.exp(epsilon) * mpmath.ncdf(-u - v)
+        assert abs(mpmath.log(truth) / mpmath.log(delta) - 1) < 1e-8
+
+
+@pytest.mark.parametrize("sigma", [31.0, 1e3, 1e5, 3e7, 1e8, 1e9, 1e12, 1e100])
+def test_the_smallest_deltas_follow_the_tail_of_the_normal_law(sigma):
+    """At epsilon = 1, delta is phi(v - u) (1/v^2 - 3/v^4 + ...) 2 u up to order u^2, v = sigma."""
+    u, v = mpmath.mpf(1) / (2 * sigma), mpmath.mpf(sigma)
+    truth = -((v - u) ** 2) / 2 - mpmath.log(2 * mpmath.pi) / 2 + mpmath.log(2 * u)
+    truth += mpmath.log(
+        sum((-1) ** k * mpmath.fac2(2 * k + 1) / v ** (2 * k + 2) for k in range(8))
+    )
+    assert gaussian_log_delta(1.0, sigma) == pytest.approx(float(truth), rel=1e-12, abs=1e-3)

@@ -1,16 +1,19 @@
 """Definition 3.1 and eqs. (max-det), (dim-reduce), (construct-others): against brute force."""
 
 import math
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from oracles import bad_features, best_subsets
 from scipy import linalg
 
 import dpbai
+from dpbai import max_det
 from dpbai.maxdet import rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
@@ -204,3 +207,46 @@ def test_reduced_arms_keep_their_inner_products():
     np.testing.assert_allclose(reduced @ reduced.T, vectors @ vectors.T)
     full = rng.normal(size=(7, 3))
     assert span_coordinates(full) is full
+
+
+def exact_rank(matrix):
+    """The rank by Gaussian elimination in fractions."""
+    rows, rank = [list(map(Fraction, row)) for row in matrix.tolist()], 0
+    for column in range(matrix.shape[1]):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] / rows[rank][column]
+            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_arms_and_features_of_any_scales_have_a_max_det_collection(data):
+    """Small integers of any rank, rows and columns times powers of two up to 2^300 each way."""
+    entries = st.integers(-3, 3)
+    arms, dimension, rank = (data.draw(st.integers(1, n)) for n in (7, 4, 4))
+    left = data.draw(arrays(float, (arms, rank), elements=entries))
+    right = data.draw(arrays(float, (rank, dimension), elements=entries))
+    rows = data.draw(arrays(int, (arms, 1), elements=st.sampled_from([-133, -27, 0, 27, 133, 300])))
+    columns = data.draw(arrays(int, dimension, elements=st.sampled_from([-300, -133, 0, 133])))
+    vectors = np.ldexp(left @ right, rows + columns)
+    for most in (10**6, 0):
+        found = max_det(vectors, max_subsets=most)
+        assert len(found.indices) == exact_rank(vectors)
+        assert np.abs(found.coordinates).max(initial=0.0) <= 1 + 1e-9
+        largest = np.abs(vectors).max(axis=0)
+        error = found.coordinates @ vectors[found.indices] - vectors
+        assert (np.abs(error) <= 1e-9 * largest).all()
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-8, 1e8, 1e40])
+def test_one_arm_of_another_scale_among_duplicates_and_zeros(scale):
+    vectors = np.array([[1.0, 2.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, scale, 0.0]])
+    found = max_det(vectors)
+    assert found.indices.tolist() == [0, 3]
+    assert found.log_abs_det == pytest.approx(math.log(scale), rel=1e-9)

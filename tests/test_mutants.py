@@ -87,7 +87,7 @@ def one_less(self, estimates):
     return estimates, max(1, self.keep - 1)
 
 
-def transposed(vectors, indices):
+def transposed(vectors, indices, *_):
     return np.linalg.solve(vectors[indices], vectors.T).T
 
 

@@ -492,3 +492,31 @@ def test_cost_and_losses_come_from_the_plan_alone():
     assert phase.coordinates == 2
     identity = Phase(1, (0, 1), (0, 1), (2, 8), Laplace(0.5), 1)
     assert identity.losses == pytest.approx((1, 0.25))
+
+
+@pytest.mark.parametrize("maker", ["OD-LinBAI", "DP-OD", "DP-OD, l1"])
+@pytest.mark.parametrize("scale", [4e-323, 1e-306, 1e-300, 1e300, 4e307])
+@pytest.mark.parametrize("budget", [100, 10**15])
+def test_od_linbai_runs_on_features_of_any_size(maker, scale, budget):
+    """Moments of a budget of 10^15 would overflow; up to rounding the features, plans are alike."""
+    make = {
+        "OD-LinBAI": partial(ODLinBAI, budget=budget),
+        "DP-OD": partial(DPOD, budget=budget, epsilon=1e-300),
+        "DP-OD, l1": partial(DPOD, budget=budget, epsilon=1e300, norm="l1"),
+    }[maker]
+    features = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    plan = make(features * scale).phase(1, range(4))
+    own = make(features).phase(1, range(4))
+    assert (plan.pulled, plan.pulls) == (own.pulled, own.pulls)
+    assert plan.losses == pytest.approx(own.losses, rel=1e-6)
+    means = np.array([[0.3, 0.6]])
+    np.testing.assert_allclose(
+        plan.estimates(plan.statistic(means)), own.estimates(own.statistic(means)), rtol=1e-6
+    )
+
+
+def test_features_whose_noise_overflows_are_named():
+    with pytest.raises(ValueError, match=r"^features and epsilon must give noise"):
+        DPOD(1e50 * np.eye(2), budget=100, epsilon=1e-300)
+    with pytest.raises(ValueError, match=r"^features must not differ so much in scale"):
+        ODLinBAI(np.diag([1.0, 1e-310]), budget=100).phase(1, range(2))

@@ -166,7 +166,8 @@ def test_a_sum_of_ten_million_rewards_does_not_overflow():
 
 def plan(release, pulls):
     arms = tuple(range(len(pulls)))
-    return Phase(1, arms, arms, tuple(pulls), Laplace(1.0), 1, release_matrix=release)
+    decoder = None if release is None else np.ones((len(arms), len(release)))
+    return Phase(1, arms, arms, tuple(pulls), Laplace(1.0), 1, release, decoder)
 
 
 def hidden(phase, before, after):

@@ -82,7 +82,7 @@ def test_laplace_noise_alone_decides_by_its_closed_form():
 def test_empirical_means_are_sums_divided_by_pulls():
     """Eq. (empirical-mean-update), of rewards that are certain: each mean is its arm's reward."""
     instance = dpbai.Instance(np.eye(3), rewards=[Empirical([v]) for v in (0.25, 0.75, 0.5)])
-    phase = Phase(1, (0, 1, 2), (2, 0), (1000, 3), NoNoise(), 1)
+    phase = Phase(1, (0, 1, 2), (2, 0), (1000, 3), NoNoise(), 1, decoder_matrix=np.eye(3, 2))
     (means,) = engine._empirical_means([(phase, 4)], instance, np.random.default_rng(0))
     np.testing.assert_array_equal(means, [[0.5, 0.25]] * 4)
 

@@ -136,3 +136,30 @@ def test_progress_bar_counts_cells(capsys):
     assert "14/14" in capsys.readouterr().err
     table()
     assert capsys.readouterr().err == ""
+
+
+def with_options(features, **options):
+    return dpbai.DPBAI(features, **options)
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [
+        with_options,
+        partial(with_options, convention="proof"),
+        lambda features, **options: dpbai.DPBAI(features, **options),
+        partial(dpbai.DPBAI, epsilon=9.0),
+        partial(partial(dpbai.DPBAI, convention="proof"), budget_rule="strict"),
+    ],
+)
+def test_a_maker_that_takes_any_option_is_given_epsilon(maker):
+    """Else it would run with no epsilon, or at one epsilon in all cells."""
+    instance = dpbai.synthetic()
+    rows = dpbai.study({"one": maker}, instance, budgets=[100, 200], epsilons=[0.5, 2.0], trials=5)
+    assert list(rows["epsilon"]) == [0.5, 2.0] * 2
+
+
+def test_a_path_that_is_a_directory_is_refused_before_anything_is_run(tmp_path):
+    with pytest.raises(ValueError, match="path must be a file"):
+        dpbai.study({"one": dpbai.DPBAI}, dpbai.synthetic(), budgets=[100], epsilons=[0.5],
+                    trials=5, path=tmp_path)  # fmt: skip

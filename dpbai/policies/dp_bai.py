@@ -82,6 +82,11 @@ class DPBAI:
             type(self).collections,
         )
 
+    @cached_property
+    def most_pulls(self) -> int:
+        """The most pulls of any run: `budget`, or more where `budget_rule` is "printed"."""
+        return max(self.budget, self.schedule.dearest(self.schedule.usable_budget))
+
     def noise(self, pulls: int) -> Noise:
         """Return the noise on a mean of `pulls` rewards: Lap(1/(epsilon n)), lines 10 and 16."""
         return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon / pulls)

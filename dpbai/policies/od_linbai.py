@@ -24,6 +24,8 @@ from dpbai.policies.phase import Phase, checked_step
 from dpbai.schedule import ceil_div
 
 NORMS = ("l2", "l1")
+_LARGEST_SCALE = 1e305
+_OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,9 @@ class ODLinBAI:
     sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
     arms, the last phase one. The support of a design in rank r is at most r(r+1)/2, so that
     rounding up stays within what m leaves.
+
+    With fewer than ceil(d/2^r) arms, phase r pulls and keeps all of them. Features all beyond 2^200
+    or all below 2^-200 are taken in a unit that is a power of two; release and noise are in it too.
     """
 
     features: FloatArray
@@ -64,6 +69,13 @@ class ODLinBAI:
                 f"budget must be at least {self.least_budget} to pull each planned arm once "
                 f"(arms={arms}, dimension={dimension}), got {self.budget}"
             )
+
+    @cached_property
+    def scaled_features(self) -> FloatArray:
+        """The features in the unit that moments are released in: their own, unless it is huge."""
+        exponent = int(np.frexp(np.abs(self.features).max())[1])
+        own = abs(exponent) <= _OWN_UNIT
+        return self.features if own else np.asarray(np.ldexp(self.features, -exponent))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -103,11 +115,17 @@ class ODLinBAI:
             If there is no such phase, or `active` has another size than the phase has.
         """
         active, keep = checked_step(index, active, self.sizes, self.features.shape[0])
-        vectors = span_coordinates(self.features[list(active)])
+        vectors = span_coordinates(self.scaled_features[list(active)])
         design = g_optimal_design(vectors) if vectors.shape[1] else None
         support = design.support if design else np.empty(0, dtype=np.int64)
         pulls = self._rounded_up(design.weights[support]) if design else support
-        release, decoder = _least_squares(vectors, support, pulls)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            release, decoder = _least_squares(vectors, support, pulls)
+        if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
+            raise ValueError(
+                "features must not differ so much in scale: least squares overflows for active "
+                f"{_check.told(active)}"
+            )
         return Phase(
             index=index,
             active=active,
@@ -176,14 +194,21 @@ class DPOD(ODLinBAI):
         super().__post_init__()
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
         _check.choice(self.norm, "norm", NORMS)
+        self.noise(self.scaled_features)  # a scale that overflows fails here
 
     def noise(self, vectors: FloatArray) -> Noise:
         """Return Lap(L/epsilon): L over all K arms as printed, or the L1 norm of active ones."""
-        if math.isinf(self.epsilon) or not vectors.shape[1]:
+        if math.isinf(self.epsilon) or not vectors.any():
             return NoNoise()
         if self.norm == "l2":
-            largest = float(np.abs(self.features).max())  # lest squares overflow
-            length = largest * float(np.linalg.norm(self.features / largest, axis=1).max())
+            largest = float(np.abs(self.scaled_features).max())
+            units = self.scaled_features / largest
+            length = largest * float(np.linalg.norm(units, axis=1).max())
         else:
             length = float(np.abs(vectors).sum(axis=1).max())
+        if not 0 < length / self.epsilon < _LARGEST_SCALE:
+            raise ValueError(
+                f"features and epsilon must give noise of a scale below {_LARGEST_SCALE:g}, L / "
+                f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
+            )
         return Laplace(length / self.epsilon)

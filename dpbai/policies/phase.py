@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.noise import Noise
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+
+_OWN_NOISES = {Laplace, Gaussian, NoNoise}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +37,22 @@ class Phase:
     active : tuple of int
         Arms in play, increasing.
     pulled : tuple of int
-        The m arms to pull, some of the active ones.
+        The m arms to pull, distinct, some of the active ones.
     pulls : tuple of int
         How often to pull each of them, each at least 1.
     noise : Noise
         Law of the independent noise on each of the q released coordinates.
     keep : int
-        s_{p+1}, how many arms survive.
+        s_{p+1}, how many arms survive: all of them at most (OD-LinBAI plans that for few arms).
     release_matrix : ndarray of shape (q, m) or None
         None stands for the identity, q = m.
     decoder_matrix : ndarray of shape (len(active), q) or None
         None stands for the identity, q = len(active).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is no plan: an arm that is pulled twice could have a reward used twice, for instance.
     """
 
     index: int
@@ -56,6 +63,37 @@ class Phase:
     keep: int
     release_matrix: FloatArray | None = None
     decoder_matrix: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        _check.whole(self.index, "index")
+        active = _check.active_set(self.active, _check.LARGEST_COUNT)
+        pulled = _check.arm_list(self.pulled, "pulled")
+        pulls = _check.counts(self.pulls, "pulls")
+        if len(set(pulled)) < len(pulled) or not set(pulled) <= set(active):
+            raise ValueError(f"pulled must be distinct active arms, got {_check.told(pulled)}")
+        if len(pulls) != len(pulled):
+            raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
+        if type(self.noise) not in _OWN_NOISES:  # to look through a protocol takes its time
+            _check.kind(self.noise, "noise", Noise)
+        if _check.whole(self.keep, "keep") > len(active):
+            raise ValueError(f"keep must be at most {len(active)} active arms, got {self.keep}")
+        object.__setattr__(self, "active", active)
+        object.__setattr__(self, "pulled", pulled)
+        object.__setattr__(self, "pulls", pulls)
+        for name, shape in (
+            ("release_matrix", (None, len(pulled))),
+            ("decoder_matrix", (len(active), None)),
+        ):
+            if getattr(self, name) is not None:
+                checked = _check.shaped(getattr(self, name), name, shape)
+                object.__setattr__(self, name, checked)
+        decoded = len(active) if self.decoder_matrix is None else self.decoder_matrix.shape[1]
+        if decoded != self.coordinates:
+            raise ValueError(
+                f"decoder_matrix must decode as many coordinates as are released, "
+                f"{self.coordinates}, and {'without one' if self.decoder_matrix is None else 'it'} "
+                f"decodes {decoded}"
+            )
 
     @property
     def release(self) -> FloatArray:
@@ -150,6 +188,7 @@ def checked_step(
     return active, keep
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A planner of phases; pure, so that plans can be cached, inspected and audited."""
 
@@ -159,7 +198,67 @@ class Policy(Protocol):
 
     @property
     def budget(self) -> int:
-        """T, which the pulls of all phases together never exceed."""
+        """T, which the pulls of all phases together never exceed.
+
+        A policy that may exceed it, as with the paper's own T', says so by a property `most_pulls`.
+        """
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
         """Return the plan of phase `index`, counted from 1, when `active` are in play."""
+
+
+def arms_of(policy: Policy) -> int:
+    """Return K, the number of arms of a policy.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no policy.
+    """
+    features = _check.kind(policy, "policy", Policy).features
+    if np.ndim(features) != 2 or not len(features):
+        raise ValueError("policy must have features of shape (K, d)")
+    return len(features)
+
+
+def planned(policy: Policy, index: int, active: Sequence[int], *, spent: int = 0) -> Phase:
+    """Return the plan of one phase, if it is one that an engine may execute.
+
+    All engines get their plans here. That a plan makes sense in itself, `Phase` has checked; what a
+    policy may still do wrong is to plan another phase, to spend more than it has, or never to end.
+
+    Parameters
+    ----------
+    policy : Policy
+    index : int
+        p, counted from 1.
+    active : sequence of int
+        Arms in play.
+    spent : int, default 0
+        Pulls of the phases before.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the plan is not such a one.
+    """
+    active = tuple(active)
+    phase = policy.phase(index, active)
+    if not isinstance(phase, Phase):
+        raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
+    if (phase.index, phase.active) != (index, active):
+        raise ValueError(
+            f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "
+            f"planned phase {phase.index} for active {_check.told(phase.active)}"
+        )
+    most = policy.budget
+    if spent + phase.cost > most:
+        most = getattr(policy, "most_pulls", most)
+    if spent + phase.cost > most:
+        raise ValueError(
+            f"policy must never pull more than its budget, {most}, and phase {index} takes "
+            f"{phase.cost} pulls after {spent} in the phases before"
+        )
+    if phase.keep == len(active) and index > most + arms_of(policy):
+        raise ValueError(f"policy must end, and after {index} phases {len(active)} arms are left")
+    return phase

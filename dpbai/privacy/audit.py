@@ -84,8 +84,7 @@ class Audit:
         ValueError
             If `epsilon` is negative or NaN.
         """
-        if _check.number(epsilon, "epsilon") < 0:
-            raise ValueError(f"epsilon must be at least 0, got {epsilon}")
+        epsilon = _check.loss(epsilon)
         totals = np.zeros((2, len(self.pairs)))
         for values in self.log_probabilities:
             first, second = np.exp(values[self.pairs.T])

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from dpbai import _check
 from dpbai.noise import Noise
 from dpbai.policies import Phase, Policy
-from dpbai.privacy.plans import Representable, checked, reachable
+from dpbai.policies.phase import arms_of
+from dpbai.privacy.plans import Representable, reachable
 
 NEIGHBOURS = ("reward", "time step", "pull index")
 
@@ -50,6 +51,15 @@ class Certificate:
     complete: bool
     _changes: tuple[tuple[Noise, tuple[float, ...]], ...] = field(repr=False)
 
+    def __str__(self) -> str:
+        losses = ", ".join(f"{loss:.6g}" for loss in self.losses)
+        changed = self.neighbours if self.group == 1 else f"{self.group} of them: {self.neighbours}"
+        text = (
+            f"epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g} for each {changed}, rewards "
+            f"in [0, {self.reward_bound:g}] (epsilon of each phase: {losses or 'none'})"
+        )
+        return text if self.complete else f"{text}; of the plans looked at, not of all"
+
     def delta_at(self, epsilon: float) -> float:
         """Return a delta for which the run is (epsilon, delta)-private at another `epsilon` >= 0.
 
@@ -60,8 +70,7 @@ class Certificate:
         ValueError
             If `epsilon` is negative or NaN.
         """
-        if _check.number(epsilon, "epsilon") < 0:
-            raise ValueError(f"epsilon must be at least 0, got {epsilon}")
+        epsilon = _check.loss(epsilon)
         return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
 
 
@@ -101,7 +110,7 @@ def certificate(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a plan could use a reward twice.
+        If an argument is out of range, or a plan is not the one asked for or overspends.
 
     Notes
     -----
@@ -115,10 +124,8 @@ def certificate(
     if isinstance(policy, Representable):
         complete = True
         for index, phases in enumerate(plans, start=1):
-            listed = policy.representatives(index)
-            phases.extend(checked(phase, index, phase.active) for phase in listed)
-    arms = policy.features.shape[0]
-    return _certificate(plans, arms, neighbours, group, reward_bound, complete)
+            phases.extend(policy.representatives(index))
+    return _certificate(plans, arms_of(policy), neighbours, group, reward_bound, complete)
 
 
 def certify(
@@ -136,9 +143,9 @@ def certify(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a plan could use a reward twice.
+        If an argument is out of range.
     """
-    visited = [checked(phase, phase.index, phase.active) for phase in phases]
+    visited = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
     last = max((phase.index for phase in visited), default=0)
     plans = [[phase for phase in visited if phase.index == p] for p in range(1, last + 1)]
     arms = len({arm for phase in visited for arm in phase.pulled})

@@ -16,8 +16,8 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.audit import Audit, checked_grid
-from dpbai.privacy.plans import checked
 from dpbai.privacy.survivors import Survivors, log_survival
 from dpbai.privacy.tables import Entry, TableGrid
 
@@ -58,7 +58,7 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     """
     if not 0 < _check.number(reward_bound, "reward_bound") < math.inf:
         raise ValueError(f"reward_bound must be positive and finite, got {reward_bound}")
-    arms = policy.features.shape[0]
+    arms = arms_of(policy)
     plans = dict(_plans(policy, (), (0,) * arms))
     blocks = _blocks(reads for _, reads in plans.values())
     grid = checked_grid(TableGrid(blocks, (0.0, float(reward_bound)), arms))
@@ -71,11 +71,11 @@ def _plans(
     policy: Policy, past: Transcript, pulled: tuple[int, ...]
 ) -> Iterator[tuple[Transcript, tuple[Phase, Reads]]]:
     """Yield each beginning of a transcript with the plan that follows and the rewards it reads."""
-    active = past[-1] if past else tuple(range(policy.features.shape[0]))
+    active = past[-1] if past else tuple(range(arms_of(policy)))
     if len(active) == 1:
         return
     index = len(past) + 1
-    phase = checked(policy.phase(index, active), index, active)
+    phase = planned(policy, index, active, spent=sum(pulled))
     reads = tuple(
         (arm, pulled[arm], pulled[arm] + pulls)
         for arm, pulls in zip(phase.pulled, phase.pulls, strict=True)

@@ -17,8 +17,8 @@ from scipy import stats
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.exact_audit import Transcript
-from dpbai.privacy.plans import checked
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
@@ -125,7 +125,7 @@ def run_on_table(
     ValueError
         If an arm is pulled more often than its row has rewards.
     """
-    arms = policy.features.shape[0]
+    arms = arms_of(policy)
     rows = [np.asarray(row, dtype=np.float64) for row in table]
     reached: list[tuple[Transcript, tuple[int, ...], int]] = [((), (0,) * arms, trials)]
     ended: Counter[Transcript] = Counter()
@@ -136,7 +136,7 @@ def run_on_table(
             ended[past] = count
             continue
         index = len(past) + 1
-        phase = checked(policy.phase(index, active), index, active)
+        phase = planned(policy, index, active, spent=sum(pulled))
         means, after = _read(phase, rows, pulled)
         noise = phase.noise.sample(rng, (count, phase.coordinates))
         survivors = phase.survivors(phase.estimates(phase.statistic(means) + noise))
@@ -164,7 +164,7 @@ def _read(
 
 
 def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
-    arms = policy.features.shape[0]
+    arms = arms_of(policy)
     pulled = policy.phase(1, tuple(range(arms))).pulled
     nothing, once = np.zeros(policy.budget), np.zeros(policy.budget)
     once[0] = 1
@@ -176,7 +176,7 @@ def _checked_tables(
     policy: Policy, tables: tuple[RewardTable, RewardTable]
 ) -> tuple[RewardTable, RewardTable]:
     """Return the tables, if they are neighbours; the message repeats no reward."""
-    arms = policy.features.shape[0]
+    arms = arms_of(policy)
     first, second = ([np.asarray(row, dtype=np.float64) for row in table] for table in tables)
     if len(first) != arms or len(second) != arms:
         raise ValueError(f"tables must have one row for each of {arms} arms")

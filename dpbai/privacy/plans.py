@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from math import comb
 from typing import Protocol, runtime_checkable
@@ -9,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of, planned
 
 
 @runtime_checkable
@@ -19,54 +21,35 @@ class Representable(Protocol):
         """Return plans of phase `index` that release what any active set can release."""
 
 
-def checked(phase: Phase, index: int, active: tuple[int, ...]) -> Phase:
-    """Return the plan if no reward in it can be used twice and its shapes agree.
-
-    A phase hands over nothing but its surviving arms, and an engine gives the next one new rewards;
-    what is left to check is that the plan pulls distinct active arms, and eliminates.
-
-    Raises
-    ------
-    ValueError
-        If the plan is not of this phase, pulls an arm twice or one that is not active, never pulls
-        a listed arm, or eliminates none.
-    """
-    rules = {
-        "be of the phase and active set asked for": (phase.index, phase.active) == (index, active),
-        "pull distinct arms": len(set(phase.pulled)) == len(phase.pulled),
-        "pull active arms": set(phase.pulled) <= set(active),
-        "pull each arm at least once": all(n >= 1 for n in phase.pulls),
-        "list pulls for each arm": len(phase.pulls) == len(phase.pulled),
-        "keep some of the arms": 1 <= phase.keep < len(active),
-        "release a statistic of its arms": phase.release_matrix is None
-        or phase.release_matrix.shape[1] == len(phase.pulled),
-    }
-    for rule, kept in rules.items():
-        if not kept:
-            raise ValueError(f"the plan of phase {index} for active {active} must {rule}")
-    return phase
-
-
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return the plans of each phase, over all active sets that may survive, and whether all.
 
     When a phase has more than `limit` active sets in all, some of them are drawn at random.
     """
-    layer = {tuple(range(policy.features.shape[0]))}
+    # The active sets that may come to a phase, and the most pulls that any may have cost by then.
+    layer = {tuple(range(arms_of(policy))): 0}
     rng = np.random.default_rng(0)
     plans: list[list[Phase]] = []
     complete = True
     while any(len(active) > 1 for active in layer):
         index = len(plans) + 1
-        phases = [checked(policy.phase(index, active), index, active) for active in sorted(layer)]
+        phases = [
+            planned(policy, index, active, spent=layer[active])
+            for active in sorted(layer)
+            if len(active) > 1
+        ]
         plans.append(phases)
+        survivors: Iterable[tuple[Phase, tuple[int, ...]]]
         if sum(comb(len(phase.active), phase.keep) for phase in phases) <= limit:
-            layer = {s for phase in phases for s in combinations(phase.active, phase.keep)}
+            survivors = ((p, kept) for p in phases for kept in combinations(p.active, p.keep))
         else:
             complete = False
             drawn = [phases[i] for i in rng.integers(len(phases), size=limit)]
-            layer = {
-                tuple(sorted(rng.choice(phase.active, phase.keep, replace=False).tolist()))
-                for phase in drawn
-            }
+            survivors = (
+                (p, tuple(sorted(rng.choice(p.active, p.keep, replace=False).tolist())))
+                for p in drawn
+            )
+        before, layer = layer, {}
+        for phase, kept in survivors:
+            layer[kept] = max(layer.get(kept, 0), before[phase.active] + phase.cost)
     return plans, complete

@@ -51,7 +51,8 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
         If its noise is of another kind.
     """
     statistic = phase.statistic(means)
-    if isinstance(phase.noise, NoNoise) or phase.coordinates == 0:
+    everyone = phase.keep == len(phase.active)
+    if everyone or isinstance(phase.noise, NoNoise) or phase.coordinates == 0:
         return _certain(phase, statistic)
     if not isinstance(phase.noise, Laplace | Gaussian):
         raise TypeError(f"no exact law for noise of type {type(phase.noise).__name__}")

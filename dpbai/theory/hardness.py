@@ -69,7 +69,7 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
         sign of theta is.)
     """
     epsilon = _check.epsilon(epsilon)
-    if instance.dimension == 1:
+    if _check.kind(instance, "instance", Instance).dimension == 1:
         raise ValueError(
             "instance must have features of dimension 2 or more: "
             "the hardness is a maximum over 2 <= i <= min(d^2, K), over nothing when d is 1"

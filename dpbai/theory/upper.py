@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.instance import Instance
 from dpbai.maxdet import rank
@@ -189,6 +190,7 @@ def _checked_hardness(policy: Policy, instance: Instance) -> Hardness:
             f"policy must be DPBAI or DPBAIGauss, which the paper's bounds are about, "
             f"got {type(policy).__name__}"
         )
+    _check.kind(instance, "instance", Instance)
     if not np.array_equal(policy.features, instance.features):
         raise ValueError("policy and instance must have the same features")
     if instance.theta is None:

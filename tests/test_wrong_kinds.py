@@ -1,0 +1,202 @@
+"""Every public name, one argument of a wrong kind at a time: an error that names the argument."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpbai
+
+X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+INSTANCE = dpbai.Instance(X, [0.1, 0.2])
+POLICY = dpbai.DPBAI(X, budget=9, epsilon=1.0)
+PHASE = POLICY.phase(1, range(3))
+PAIR = dpbai.DPBAI(np.eye(2), budget=4, epsilon=1.0)
+PLAN = {"budget": 60, "epsilon": 1.0}
+
+CALLS = {
+    "DPBAI": (dpbai.DPBAI, {"features": X, "convention": "proof", "budget_rule": "strict", **PLAN}),
+    "DPBAIGauss": (
+        dpbai.DPBAIGauss, {"features": X, "delta": 0.1, "calibration": "analytic", **PLAN},
+    ),
+    "Baseline": (dpbai.Baseline, {"features": X, **PLAN}),
+    "DPOD": (dpbai.DPOD, {"features": X, "norm": "l1", **PLAN}),
+    "ODLinBAI": (dpbai.ODLinBAI, {"features": X, "budget": 60}),
+    "DPBAI.phase": (POLICY.phase, {"index": 1, "active": (0, 1, 2)}),
+    "ODLinBAI.phase": (dpbai.ODLinBAI(X, budget=60).phase, {"index": 1, "active": (0, 1, 2)}),
+    "Phase": (
+        dpbai.Phase,
+        {
+            "index": 1, "active": (0, 1), "pulled": (0, 1), "pulls": (2, 2),
+            "noise": dpbai.Laplace(1.0), "keep": 1, "release_matrix": np.eye(2),
+            "decoder_matrix": np.eye(2),
+        },
+    ),
+    "Schedule": (dpbai.Schedule, {"arms": 5, "dimension": 2, "budget": 60}),
+    "Instance": (
+        dpbai.Instance,
+        {"features": X, "theta": [0.1, 0.2], "rewards": dpbai.Uniform, "bounded": True},
+    ),
+    "synthetic": (dpbai.synthetic, {"omega": np.zeros(27), "seed": 0}),
+    "two_armed": (dpbai.two_armed, {"x": 1.0, "y": 2.0, "gap": 0.1, "means": "printed"}),
+    "hard_instances": (dpbai.hard_instances, {"arms": 4, "gamma1": 1e-4}),
+    "Uniform": (dpbai.Uniform, {"mean": 0.4}),
+    "Bernoulli": (dpbai.Bernoulli, {"mean": 0.4}),
+    "Beta": (dpbai.Beta, {"mean": 0.4, "concentration": 2.0}),
+    "Empirical": (dpbai.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
+    "Laplace": (dpbai.Laplace, {"scale": 1.0}),
+    "Gaussian": (dpbai.Gaussian, {"sigma": 1.0, "delta": 0.1}),
+    "NumpyNoise": (dpbai.NumpyNoise, {"seed": 0}),
+    "max_det": (dpbai.max_det, {"vectors": X, "max_subsets": 9}),
+    "g_optimal_design": (dpbai.g_optimal_design, {"vectors": X, "tolerance": 1e-6}),
+    "simulate": (
+        dpbai.simulate, {"policy": POLICY, "instance": INSTANCE, "trials": 2, "seed": 0},
+    ),
+    "study": (
+        dpbai.study,
+        {
+            "policies": {"DP-BAI": dpbai.DPBAI}, "instance": INSTANCE, "budgets": [60],
+            "epsilons": [1.0], "trials": 2, "seed": 0, "level": 0.9,
+        },
+    ),
+    "exact_error": (
+        dpbai.exact_error,
+        {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-3},
+    ),
+    "certificate": (
+        dpbai.certificate,
+        {"policy": POLICY, "neighbours": "reward", "group": 1, "reward_bound": 1.0, "limit": 9},
+    ),
+    "certify": (dpbai.certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
+    "exact_audit": (dpbai.exact_audit, {"policy": PAIR, "reward_bound": 1.0}),
+    "monte_carlo_audit": (dpbai.monte_carlo_audit, {"policy": PAIR, "trials": 4, "seed": 0}),
+    "hardness": (dpbai.hardness, {"instance": INSTANCE, "epsilon": 1.0}),
+    "upper_bound": (dpbai.upper_bound, {"policy": POLICY, "instance": INSTANCE}),
+    "explicit_upper_bound": (dpbai.explicit_upper_bound, {"policy": POLICY, "instance": INSTANCE}),
+    "Session": (
+        partial(dpbai.Session, noise=dpbai.NumpyNoise(0)),
+        {"policy": POLICY, "labels": ["a", "b", "c"]},
+    ),
+    "gauss_upper_bound": (
+        dpbai.gauss_upper_bound,
+        {"policy": dpbai.DPBAIGauss(X, delta=0.1, **PLAN), "instance": INSTANCE},
+    ),
+    "exact_success": (
+        dpbai.exact_success,
+        {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-3},
+    ),
+    "Session.resume": (dpbai.Session.resume, {"path": "none.json"}),
+}  # fmt: skip
+"""What to call, with arguments of which all are right."""
+
+MADE_BY_THE_LIBRARY = {"Design", "MaxDet", "Simulation", "SmallestBudget"}
+WITHOUT_ARGUMENTS = {"NoNoise", "OpenDPNoise"}
+NOT_CALLED = {"Policy", "ReleaseWarning", "SessionError"}  # a protocol, and what is raised
+
+WRONG = {
+    "None": None,
+    "True": True,
+    "a string": "text",
+    "bytes": b"text",
+    "an object": object(),
+    "a class": int,
+    "a function": len,
+    "a complex number": 1j,
+    "NaN": math.nan,
+    "infinity": math.inf,
+    "a negative number": -1,
+    "a float": 1.5,
+    "a fraction": Fraction(1, 3),
+    "a huge fraction": Fraction(10**400),
+    "a huge integer": 10**5000,
+    "an empty list": [],
+    "a list": [0.5, "a"],
+    "ragged lists": [[1.0, 2.0], [3.0]],
+    "lists that nest": [[[[1.0]]]],
+    "a mapping": {"a": 1},
+    "a set": {1, 2},
+    "a 0-d array": np.array(0.5),
+    "an array of objects": np.array([[None, 1], [2, 3]], dtype=object),
+    "an array of strings": np.array([["1", "2"], ["3", "4"]]),
+    "a complex array": np.array([[1j, 0], [0, 1]]),
+    "an array of dates": np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]"),
+    "a masked array": np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2.0),
+    "NumPy's seeds of old": np.random.RandomState(0),
+}
+
+
+def complaint(call, arguments, name, value):
+    """Return what a call says against an argument, or None if it takes it."""
+    try:
+        call(**{**arguments, name: value})
+    except (ValueError, TypeError) as error:
+        return str(error)
+    except (dpbai.SessionError, FileNotFoundError) as error:  # what a path leads to, if anything
+        return f"path: {error}"
+    return None
+
+
+@pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
+@pytest.mark.parametrize("called", CALLS)
+def test_an_argument_of_a_wrong_kind_is_an_error_that_names_it(called, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, arguments = CALLS[called]
+    bad = []
+    for name in arguments:
+        for kind, value in WRONG.items():
+            try:
+                said = complaint(call, arguments, name, value)
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+            # A wrong entry of `budgets` is told as a wrong budget.
+            if said is not None and name.removesuffix("s") not in said:
+                bad.append((name, kind, said[:150]))
+    assert not bad, "\n".join(map(str, bad))
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.text(max_size=3), st.binary(max_size=3), st.integers(),
+        st.floats(), st.complex_numbers(), st.fractions(), st.dates(),
+    ),
+    lambda entries: st.one_of(
+        st.lists(entries, max_size=3), st.tuples(entries, entries),
+        st.dictionaries(st.text(max_size=2), entries, max_size=2),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+SLOW_FOR_SOME_RIGHT_VALUES = {"trials", "limit", "max_subsets", "budgets", "epsilons", "arms"}
+
+
+@pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
+@pytest.mark.filterwarnings("ignore:the classic Gaussian calibration")
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_anything_as_an_argument_is_taken_or_is_an_error_that_names_it(data):
+    called = data.draw(st.sampled_from(sorted(CALLS)))
+    call, arguments = CALLS[called]
+    name = data.draw(st.sampled_from(sorted(arguments)))
+    value = data.draw(ANYTHING)
+    if name in SLOW_FOR_SOME_RIGHT_VALUES and isinstance(value, int):
+        value = -abs(value)
+    said = complaint(call, arguments, name, value)
+    assert said is None or name.removesuffix("s") in said
+
+
+def test_every_public_name_is_called_here():
+    called = {name.partition(".")[0] for name in CALLS}
+    missing = set(dpbai.__all__) - called - MADE_BY_THE_LIBRARY - WITHOUT_ARGUMENTS - NOT_CALLED
+    assert missing == {"pull_audit", "smallest_budget"}
+
+
+@pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
+def test_the_right_arguments_are_right():
+    for called, (call, arguments) in CALLS.items():
+        if called != "Session.resume":
+            call(**arguments)
