@@ -10,8 +10,9 @@ one or two of them:
 - the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
 
 The error is summed from positive parts only, and densities and tails come with small relative
-errors (`dpbai.inversion`), so errors of 1e-30 are as good as errors of 0.3. The cost does not grow
-with the budget, except like its square root where rewards have atoms.
+errors (`dpbai.inversion`; `dpbai.lattice` for two-valued rewards), so errors of 1e-30 are as good
+as errors of 0.3. The cost does not grow with the budget, except like its square root where rewards
+have atoms.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from dpbai.inversion import (
     log_integral,
     settled,
 )
+from dpbai.lattice import LatticeVariable
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase, Policy
-from dpbai.rewards import Beta, RewardLaw, Uniform
+from dpbai.policies.phase import arms_of, planned
+from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
 _LARGEST_EXPONENT = 600.0
 _CIRCLE = 64
@@ -80,18 +83,20 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     ------
     NotExactError
         A `ValueError` that says which condition fails. The coordinates' distribution must also be
-        smooth: where rewards have atoms (`Bernoulli`, `Empirical`), the noise must be Gaussian, or
-        there must be noise and two arms (a single half-plane); with few pulls and little noise, not
-        even uniform rewards are smooth enough, or only for a larger `rtol`.
+        smooth, or the closed form of `dpbai.lattice` hold: where rewards have atoms, they must have
+        two values (`Bernoulli`) and Laplace noise, each mean for itself; or the noise is Gaussian;
+        or there are noise and two arms (a single half-plane). With few pulls and little noise, not
+        even uniform rewards are smooth enough, or only for a larger `rtol`; nor are they if Laplace
+        noise is so wide that it hides them.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
     if not 1e-12 <= _check.number(rtol, "rtol") <= 1e-2:
         raise ValueError(f"rtol must lie in [1e-12, 1e-2], got {rtol}")
-    arms = policy.features.shape[0]
-    if arms != instance.arms:
+    arms = arms_of(policy)
+    if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
-    phase = policy.phase(1, range(arms))
+    phase = planned(policy, 1, range(arms))
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
     if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
@@ -107,8 +112,9 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
             return min(_not_largest(phase, instance, rtol), 1.0)
     except RoughDensityError as reason:
         raise NotExactError(
-            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
-            f"little noise) for a relative error of {rtol}: {reason}"
+            "the released coordinates are not smooth enough (rewards with atoms; few pulls and "
+            "little noise; or Laplace noise so wide that its kink shows, beside which the means "
+            f"are all but constant) for a relative error of {rtol}: {reason}"
         ) from reason
     raise NotExactError(
         f"there are {phase.coordinates} released coordinates, more than 2, and the decoder is not "
@@ -123,16 +129,17 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
         return 1.0
     if not len(normals):
         return 0.0
-    terms = [_terms(phase, instance, row) for row in phase.release]
     if len(normals) == 1:
         height = [
             term.times(weight)
-            for weight, summands in zip(normals[0].tolist(), terms, strict=True)
-            for term in summands
+            for weight, row in zip(normals[0].tolist(), phase.release, strict=True)
+            for term in _terms(phase, instance, row)
             if weight
         ]
         return math.exp(settled(Variable(height, rtol).log_below(np.zeros(1))[:, 0], rtol))
-    first, second = (Variable(summands, rtol) for summands in terms)
+    first, second = (_coordinate(phase, instance, row, rtol) for row in phase.release)
+    kinks = [-along / across * second.knots for across, along in normals if across]
+    knots = np.concatenate([[0.0], first.knots, *kinks])
 
     def outside(x: FloatArray, below: LogFunction, above: LogFunction) -> FloatArray:
         """Return the log probability of leaving the cone where the first coordinate is x."""
@@ -154,7 +161,7 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
         below, above = partial(second.log_bound, side=-1), partial(second.log_bound, side=1)
         return first.log_bound(x, 0) + outside(x, below, above)
 
-    return math.exp(log_integral(log_error, log_bound, first.scan, rtol))
+    return math.exp(log_integral(log_error, log_bound, first.scan, knots, rtol))
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:
@@ -196,7 +203,8 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
 
 def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
     """Return the probability that another independent coordinate exceeds the best arm's."""
-    others = [Variable(_terms(phase, instance, row), rtol) for row in phase.release]
+    others = [_coordinate(phase, instance, row, rtol) for row in phase.release]
+    knots = np.concatenate([other.knots for other in others])
     best = others.pop(instance.best)
 
     def log_bounds(x: FloatArray) -> FloatArray:
@@ -215,7 +223,28 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
         any_exceeds = np.logaddexp.reduce(log_bounds(x))
         return np.asarray(best.log_bound(x, 0) + np.minimum(any_exceeds, 0.0))
 
-    return math.exp(log_integral(log_error, log_bound, best.scan, rtol))
+    return math.exp(log_integral(log_error, log_bound, best.scan, knots, rtol))
+
+
+def _coordinate(
+    phase: Phase, instance: Instance, row: FloatArray, rtol: float
+) -> Variable | LatticeVariable:
+    """Return a released coordinate: in closed form if it is one two-valued mean plus Laplace noise.
+
+    Elsewhere its transform is inverted.
+    """
+    entries = np.flatnonzero(row)
+    if isinstance(phase.noise, Laplace) and entries.size == 1:
+        (entry,) = entries.tolist()
+        law, pulls = instance.laws[phase.pulled[entry]], phase.pulls[entry]
+        if isinstance(law, Bernoulli) or (isinstance(law, Empirical) and law.values.size <= 2):
+            share = law.mean if isinstance(law, Bernoulli) else float(law.shares[-1])
+            low, high = sorted((row[entry] * np.asarray(law.support)).tolist())
+            if row[entry] < 0:
+                share = 1 - share
+            count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
+            return LatticeVariable(low, step, count, share, phase.noise.scale)
+    return Variable(_terms(phase, instance, row), rtol)
 
 
 def _terms(phase: Phase, instance: Instance, row: FloatArray) -> list[Term]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ LogFunction = Callable[[FloatArray], FloatArray]
 _MOST_WORK = 2**27
 _LARGEST_BLOCK = 256
 _ROUNDING = 1e-12
+_MOST_EXCESS = 1.0
+_KERNELS_KEPT = 8
 _MOST_PANELS = 2**13
 SMALLEST_LOG = -575.0  # 1e-250: products and sums with it are still normal doubles
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -100,7 +102,7 @@ class Variable:
 
     def log_density(self, x: FloatArray) -> FloatArray:
         """Return the logarithm of the density, shape (2, N), at `x`, shape (N,)."""
-        return _Inverse(self, side=0)(x)
+        return self._inverses[0](x)
 
     def log_above(self, x: FloatArray) -> FloatArray:
         """Return log P(Z > x), shape (2, N), for `x` of shape (N,), infinities allowed."""
@@ -115,7 +117,7 @@ class Variable:
 
         With `side` 0 it is of the order of the density.
         """
-        bound = _Inverse(self, side).exponents(x).min(axis=0)
+        bound = self._inverses[side].exponents(x).min(axis=0)
         return np.asarray(bound if side else bound - math.log(self.deviation))
 
     def _tail(self, x: FloatArray, side: int) -> FloatArray:
@@ -125,11 +127,15 @@ class Variable:
             where = np.flatnonzero(np.isfinite(x) & (sign * (x - self.mean) >= 0))
             if sign != side:  # what cannot be seen beside 1 is not worth its nodes
                 where = where[self.log_bound(x[where], sign) > math.log(self.rtol) - 5]
-            small = np.minimum(_Inverse(self, sign)(x[where]), 0.0)
+            small = np.minimum(self._inverses[sign](x[where]), 0.0)
             with np.errstate(divide="ignore"):
                 rest = np.log1p(-np.exp(small[::-1]))
             result[:, where] = small if sign == side else rest
         return result
+
+    @cached_property
+    def _inverses(self) -> dict[int, _Inverse]:
+        return {side: _Inverse(self, side) for side in (-1, 0, 1)}
 
     @cached_property
     def mean(self) -> float:
@@ -160,6 +166,11 @@ class Variable:
         values = self.log_mgf(grid.astype(complex)).real
         return grid[np.isfinite(values)], values[np.isfinite(values)]
 
+    @property
+    def knots(self) -> FloatArray:
+        """Where density or tails have kinks: nowhere."""
+        return np.empty(0)
+
     @cached_property
     def scan(self) -> FloatArray:
         """Points less than a deviation apart, as far out as a double can tell the density from 0.
@@ -180,12 +191,18 @@ class _Inverse:
 
     def __init__(self, variable: Variable, side: int) -> None:
         self.variable, self.side = variable, side
-        self.digits = 5 - math.log(variable.rtol)
+        # A line far from a point's saddle makes all errors larger, by e^excess: those of rounding
+        # must stay within the tolerance, the others are kept smaller by as much.
+        self.excess = min(math.log(variable.rtol / _ROUNDING), _MOST_EXCESS)
+        self.digits = 4 - math.log(variable.rtol) + self.excess
         grid, values = variable.lines
         use = slice(None) if side == 0 else side * grid > 0
         self.grid, self.values = grid[use], values[use]
         if side:
             self.values = self.values - np.log(np.abs(self.grid))
+        # Rounds of an integration come back to the same lines and steps.
+        self._kernel = lru_cache(_KERNELS_KEPT)(self._kernel_on)
+        self._reach = lru_cache(None)(self._height)
 
     def exponents(self, x: FloatArray) -> FloatArray:
         """Return log(transform(s) exp(-s x)), shape (lines, points)."""
@@ -197,9 +214,8 @@ class _Inverse:
         result = np.stack([np.full(x.size, -np.inf), self.variable.log_bound(x, self.side)])
         exponents = self.exponents(x)
         x = x - self.variable.mean
-        low, high = self._extents()
-        # A line may be so far from a point's saddle that rounding errors use up the tolerance.
-        good = exponents <= exponents.min(axis=0) + math.log(self.variable.rtol / _ROUNDING)
+        low, high = self._extents
+        good = exponents <= exponents.min(axis=0) + self.excess
         cost = np.where(good, (high - low)[:, None], np.inf)
         # Farthest points first: the lines that they need serve many nearer ones.
         pending = np.flatnonzero(np.isfinite(cost).any(axis=0))
@@ -211,6 +227,7 @@ class _Inverse:
             result[:, where] = self._along(line, 2 * math.pi / span, x[where])
         return result
 
+    @cached_property
     def _extents(self) -> tuple[FloatArray, FloatArray]:
         """Return, for each line, what the function times e^(sx) lies between, but for a trifle.
 
@@ -235,25 +252,27 @@ class _Inverse:
         turns = np.multiply.outer(-1j * step * x, np.arange(block))
         within, across = np.exp(turns), np.exp(block * turns)
         for start in range(0, count, block**2):
-            nodes = np.arange(start, start + block**2)
-            kernel = self._kernel(np.asarray(s + 1j * step * nodes))
-            if start == 0:
-                kernel[0] /= 2
+            kernel = self._kernel(s, step, start, block**2)
             part = ((within @ kernel.reshape(block, block).T) * across).sum(axis=1)
             total += (part * np.exp(-1j * step * start * x)).real
         with np.errstate(divide="ignore"):
             return np.asarray(value - s * x + np.log(step / math.pi * np.maximum(total, 0.0)))
 
-    def _kernel(self, z: ComplexArray) -> ComplexArray:
-        """Return the transform on a vertical line, divided by that at its foot s."""
-        s = z[0].real
+    def _kernel_on(self, s: float, step: float, start: int, size: int) -> ComplexArray:
+        """Return the transform at nodes of a vertical line, divided by that at its foot s.
+
+        The node at the foot itself has half the weight.
+        """
+        z: ComplexArray = np.asarray(s + 1j * step * np.arange(start, start + size))
         level = self.variable.log_mgf(np.array([s + 0j])).real
         kernel = np.exp(self.variable.log_mgf(z) - level)
         if self.side:
             kernel *= s / z
+        if start == 0:
+            kernel[0] /= 2
         return np.asarray(kernel)
 
-    def _reach(self, s: float) -> float:
+    def _height(self, s: float) -> float:
         """Return the height beyond which the integral is negligible."""
         t = 1.1 ** np.arange(-10, 260) / self.variable.deviation
         z: ComplexArray = s + 1j * np.append(0.0, t)
@@ -272,9 +291,13 @@ class _Inverse:
 
 
 def log_integral(
-    log_function: LogFunction, log_bound: LogFunction, scan: FloatArray, rtol: float
+    log_function: LogFunction,
+    log_bound: LogFunction,
+    scan: FloatArray,
+    knots: FloatArray,
+    rtol: float,
 ) -> float:
-    """Integrate a positive function that may have a kink or a jump at 0.
+    """Integrate a positive function that may have kinks, or a jump, at known points.
 
     Parameters
     ----------
@@ -285,6 +308,8 @@ def log_integral(
         Its order of magnitude, cheaper.
     scan : ndarray
         Increasing points, close enough to find where the integrand is not negligible.
+    knots : ndarray
+        Where it may have kinks or jumps.
     rtol : float
         Relative error at which the panels are fine enough.
 
@@ -309,9 +334,9 @@ def log_integral(
     kept = np.flatnonzero(rough > peak + math.log(rtol) - 20)
     first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, scan.size - 1)
     edges = scan[np.linspace(first, last, 7).astype(int)]
-    if edges[0] < 0 < edges[-1]:
-        edges = np.append(edges, 0.0)
-    edges = np.unique(edges)
+    inside = knots[(edges[0] < knots) & (knots < edges[-1])]
+    edges = np.unique(np.concatenate([edges, inside]))
+    most_panels = max(_MOST_PANELS, 4 * edges.size)
     left, right = edges[:-1], edges[1:]
 
     def panels(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -323,7 +348,7 @@ def log_integral(
     while left.size:
         middle = (left + right) / 2
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        if left.size > _MOST_PANELS:
+        if left.size > most_panels:
             raise RoughDensityError("the integral over it does not converge")
         fine = panels(left, right)
         both = fine.reshape(2, 2, -1).sum(axis=1)

@@ -21,6 +21,8 @@ from dpbai.policies import Policy
 from dpbai.simulate import simulate
 
 _FIRST_TRIALS = 1000
+# Relative errors of exact probabilities: the next one serves where the last cannot decide.
+_TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-9)
 
 Verdict = Literal["enough", "too few", "undecided"]
 
@@ -181,9 +183,10 @@ class _Judge:
         plan = (phase.pulled, phase.pulls, phase.noise, phase.keep, matrices)
         if plan not in self.errors:
             try:
-                error = exact_error(policy, self.instance, rtol=1e-6)
-                if math.isclose(error, self.target, rel_tol=1e-4):
-                    error = exact_error(policy, self.instance)
+                for rtol in _TOLERANCES:
+                    error = exact_error(policy, self.instance, rtol=rtol)
+                    if not math.isclose(error, self.target, rel_tol=10 * rtol):
+                        break
                 self.errors[plan] = error
             except NotExactError:
                 self.errors[plan] = None

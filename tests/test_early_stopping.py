@@ -7,17 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from dpbai import pull_audit
+from dpbai.policies.pull import bernoulli_law, output_law
 from dpbai.theory import (
-    AUXILIARY,
     EarlyStopping,
     WinStay,
-    binary_tables,
     change_of_measure,
     log_ratio,
-    output_distribution,
-    output_law,
     sharp_change_of_measure,
-    table_privacy_loss,
 )
 
 
@@ -26,21 +23,17 @@ class Arbitrary:
     """Laws drawn anew for each history: a policy with no structure, and no privacy."""
 
     arms: int
-    horizon: int
+    budget: int
     seed: int
 
-    @property
-    def lengths(self):
-        return (self.horizon,) * self.arms
-
-    def next_arm_distribution(self, history):
+    def next_arm(self, history):
         key = [
             self.seed,
             *(int(10 * value) for pull in history for value in (pull[0] + 1, pull[1])),
         ]
-        return dict(enumerate(np.random.default_rng(key).dirichlet(np.ones(self.arms)).tolist()))
+        return np.random.default_rng(key).dirichlet(np.ones(self.arms))
 
-    recommendation_distribution = next_arm_distribution
+    recommend = next_arm
 
 
 @dataclass(frozen=True)
@@ -48,24 +41,26 @@ class ExponentialMechanism:
     """Pull the arms in turn, recommend arm i with odds exp(epsilon S_i / 2)."""
 
     arms: int
-    horizon: int
+    budget: int
     epsilon: float
 
-    @property
-    def lengths(self):
-        return (-(-self.horizon // self.arms),) * self.arms
+    def next_arm(self, history):
+        return np.eye(self.arms)[len(history) % self.arms]
 
-    def next_arm_distribution(self, history):
-        return {len(history) % self.arms: 1.0}
-
-    def recommendation_distribution(self, history):
+    def recommend(self, history):
         sums = [sum(x for arm, x in history if arm == i) for i in range(self.arms)]
-        odds = [math.exp(self.epsilon * s / 2) for s in sums]
-        return {i: value / sum(odds) for i, value in enumerate(odds)}
+        odds = np.exp(self.epsilon * np.array(sums) / 2)
+        return odds / odds.sum()
 
 
 PRIVATE = [WinStay(2, 4, 0.7), WinStay(3, 3, 1.5), ExponentialMechanism(2, 4, 0.9)]
 ANY = [*PRIVATE, *(Arbitrary(2, 4, seed) for seed in range(4)), Arbitrary(3, 3, 9)]
+
+
+def _binary_tables(policy):
+    """Yield every table of zeros and ones, T rewards for each arm."""
+    for values in itertools.product((0.0, 1.0), repeat=policy.arms * policy.budget):
+        yield np.reshape(values, (policy.arms, policy.budget))
 
 
 def _pulls(output, arm):
@@ -80,9 +75,9 @@ def _agree_below(first, second, n, arm):
 
 @pytest.mark.parametrize("policy", ANY)
 def test_the_probabilities_of_the_outputs_add_up_to_one(policy):
-    for table in itertools.islice(binary_tables(policy.lengths), 40):
-        assert sum(output_distribution(policy, table).values()) == pytest.approx(1)
-    assert sum(output_law(policy, [0.3] * policy.arms).values()) == pytest.approx(1)
+    for table in itertools.islice(_binary_tables(policy), 40):
+        assert sum(output_law(policy, table).values()) == pytest.approx(1)
+    assert sum(bernoulli_law(policy, [0.3] * policy.arms).values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("policy", [WinStay(2, 3, 0.7), Arbitrary(2, 3, 1)])
@@ -90,71 +85,70 @@ def test_the_probabilities_of_the_outputs_add_up_to_one(policy):
 def test_the_law_of_the_outputs_is_the_average_over_all_tables(policy, stop):
     policy = EarlyStopping(policy, *stop) if stop else policy
     means, average = [0.8, 0.35], {}
-    for table in binary_tables(policy.lengths):
+    for table in _binary_tables(policy):
         weight = math.prod(
             mean if reward else 1 - mean
             for mean, row in zip(means, table, strict=True)
             for reward in row
         )
-        for output, probability in output_distribution(policy, table).items():
+        for output, probability in output_law(policy, table).items():
             average[output] = average.get(output, 0) + weight * probability
-    assert output_law(policy, means) == pytest.approx(average)
+    assert bernoulli_law(policy, means) == pytest.approx(average)
 
 
 @pytest.mark.parametrize("policy", ANY)
 def test_early_stopping_changes_no_probability_while_the_arm_is_short_of_n_pulls(policy):
     """Lemma 4.3: every E = {recommendation in A} and {N < n} is a set of such outputs."""
     means = [0.8, 0.35, 0.5][: policy.arms]
-    law = output_law(policy, means)
-    for n in range(1, policy.horizon + 1):
+    law = bernoulli_law(policy, means)
+    for n in range(1, policy.budget + 1):
         for arm in range(policy.arms):
-            stopped = output_law(EarlyStopping(policy, n, arm), means)
+            stopped = bernoulli_law(EarlyStopping(policy, n, arm), means)
             assert _agree_below(law, stopped, n, arm)
             assert all(_pulls(output, arm) <= n for output in stopped)
 
 
 def test_stopping_one_pull_early_breaks_the_lemma():
     class Early(EarlyStopping):
-        def next_arm_distribution(self, history):
+        def next_arm(self, history):
             if sum(arm == self.arm for arm, _ in history) >= self.n - 1:
-                return {AUXILIARY: 1.0}
-            return self.policy.next_arm_distribution(history)
+                return np.eye(self.arms + 1)[-1]
+            return self.policy.next_arm(history)
 
     policy, means = WinStay(2, 4, 0.7), [0.8, 0.35]
-    law = output_law(policy, means)
-    assert _agree_below(law, output_law(EarlyStopping(policy, 2, 0), means), 2, 0)
-    assert not _agree_below(law, output_law(Early(policy, 2, 0), means), 2, 0)
+    law = bernoulli_law(policy, means)
+    assert _agree_below(law, bernoulli_law(EarlyStopping(policy, 2, 0), means), 2, 0)
+    assert not _agree_below(law, bernoulli_law(Early(policy, 2, 0), means), 2, 0)
 
 
 def test_the_stopped_policy_reads_n_rewards_and_the_prose_version_more():
     """The prose has it pull the arm on "with certainty": such a policy lacks rewards to read."""
 
     class AsInProse(EarlyStopping):
-        def next_arm_distribution(self, history):
+        def next_arm(self, history):
             if sum(arm == self.arm for arm, _ in history) >= self.n:
-                return {self.arm: 1.0}
-            return self.policy.next_arm_distribution(history)
+                return np.eye(self.arms)[self.arm]
+            return self.policy.next_arm(history)
 
     policy = WinStay(2, 4, 0.7)
     stopped = EarlyStopping(policy, 2, 0)
-    assert stopped.lengths == (2, 4)
     table = ((1.0, 1.0), (0.0,) * 4)
-    assert (0, 0, AUXILIARY, AUXILIARY, AUXILIARY) in output_distribution(stopped, table)
+    assert (0, 0, 2, 2, 2) in output_law(stopped, table)
     with pytest.raises(ValueError, match="more than 2 rewards of arm 0"):
-        output_distribution(AsInProse(policy, 2, 0), table)
+        output_law(AsInProse(policy, 2, 0), table)
 
 
 @pytest.mark.parametrize("policy", PRIVATE)
 def test_the_example_policies_are_private(policy):
-    assert 0 < table_privacy_loss(policy) <= policy.epsilon + 1e-12
+    assert 0 < pull_audit(policy).epsilon <= policy.epsilon + 1e-12
 
 
 def test_win_stay_attains_its_epsilon_and_any_reward_in_the_unit_interval_is_hidden():
     policy = WinStay(2, 3, 1.2)
-    assert table_privacy_loss(policy) == pytest.approx(1.2)
+    assert pull_audit(policy).epsilon == pytest.approx(1.2)
     rewards = [0.0, 0.25, 0.6, 1.0]
     rest = ((0.0, 1.0, 0.5), (1.0, 0.3, 0.0))
-    laws = [output_distribution(policy, ((x, *rest[0][1:]), rest[1])) for x in rewards]
+    laws = [output_law(policy, ((x, *rest[0][1:]), rest[1])) for x in rewards]
     worst = max(log_ratio(p, q) for p in laws for q in laws)
     assert worst == pytest.approx(1.2)
 
@@ -162,22 +156,22 @@ def test_win_stay_attains_its_epsilon_and_any_reward_in_the_unit_interval_is_hid
 @pytest.mark.parametrize("policy", PRIVATE)
 def test_the_stopped_policy_is_as_private_as_the_policy(policy):
     """The corollary to Lemma 4.3."""
-    loss = table_privacy_loss(policy)
-    for n in range(1, policy.horizon):
+    loss = pull_audit(policy).epsilon
+    for n in range(1, policy.budget):
         for arm in range(policy.arms):
-            assert table_privacy_loss(EarlyStopping(policy, n, arm)) <= loss + 1e-12
+            assert pull_audit(EarlyStopping(policy, n, arm)).epsilon <= loss + 1e-12
 
 
 def test_the_privacy_loss_of_a_policy_that_is_not_private_shows():
-    assert table_privacy_loss(WinStay(2, 3, math.inf)) == math.inf
-    assert table_privacy_loss(Arbitrary(2, 2, 0)) > 1
+    assert pull_audit(WinStay(2, 3, math.inf)).epsilon == math.inf
+    assert pull_audit(Arbitrary(2, 2, 0)).epsilon > 1
 
 
 def _worst_change(policy, n, p, q):
     """The log of the largest ratio of output probabilities when arm 0 has mean p, and q."""
     stopped = EarlyStopping(policy, n, 0)
     others = [0.4, 0.6][: policy.arms - 1]
-    first, second = output_law(stopped, [p, *others]), output_law(stopped, [q, *others])
+    first, second = bernoulli_law(stopped, [p, *others]), bernoulli_law(stopped, [q, *others])
     return max(log_ratio(first, second), log_ratio(second, first))
 
 
@@ -242,9 +236,9 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="n must be at least 1"):
         EarlyStopping(WinStay(2, 3, 1.0), 0, 1)
     with pytest.raises(ValueError, match=r"rewards in \[0, 1\]"):
-        output_distribution(WinStay(2, 3, 1.0), ((1.5,) * 3, (0.0,) * 3))
+        output_law(WinStay(2, 3, 1.0), ((1.5,) * 3, (0.0,) * 3))
     with pytest.raises(ValueError, match="means must be 2 numbers"):
-        output_law(WinStay(2, 3, 1.0), [0.5])
+        bernoulli_law(WinStay(2, 3, 1.0), [0.5])
     with pytest.raises(ValueError, match="epsilon must be finite"):
         change_of_measure(epsilon=math.inf, pulls=1, distance=0.1)
     with pytest.raises(ValueError, match="distance"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
 
@@ -112,6 +113,28 @@ class UniformPlusLaplace:
     @property
     def knots(self) -> list[mp.mpf]:
         return [self.a * k for k in range(self.n + 1)]
+
+
+class BernoulliPlusLaplace:
+    """The mean of n Bernoulli(mu) rewards plus Lap(b): a mixture, at any precision."""
+
+    def __init__(self, mu: float, n: int, b: float) -> None:
+        self.b, mu = mp.mpf(b), mp.mpf(mu)
+        self.knots = [mp.mpf(k) / n for k in range(n + 1)]
+        self.chances = [mp.binomial(n, k) * mu**k * (1 - mu) ** (n - k) for k in range(n + 1)]
+
+    def _sum(self, part: Callable, x: mp.mpf) -> mp.mpf:
+        pairs = zip(self.chances, self.knots, strict=True)
+        return mp.fsum(chance * part((x - knot) / self.b) for chance, knot in pairs)
+
+    def density(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(-abs(y)) / 2, x) / self.b
+
+    def above(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(-y) / 2 if y > 0 else 1 - mp.exp(y) / 2, x)
+
+    def below(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(y) / 2 if y < 0 else 1 - mp.exp(-y) / 2, x)
 
 
 def integral(function: Callable, scale: mp.mpf, knots: set, start: float = -math.inf) -> mp.mpf:
@@ -239,9 +262,9 @@ def uniform_duel(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
     return mp.fsum(corners) / (first * second) ** n
 
 
-def wedge(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
+def wedge(mu: tuple[float, float], n: int, b: float, law: Callable = UniformPlusLaplace) -> mp.mpf:
     """Return the probability that two such means leave the cone of `WEDGE`."""
-    x_law, y_law = (UniformPlusLaplace(mean, n, b) for mean in mu)
+    x_law, y_law = (law(mean, n, b) for mean in mu)
     low, high = SLOPES
 
     def outside(x: mp.mpf) -> mp.mpf:
@@ -252,9 +275,9 @@ def wedge(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
     return x_law.below(mp.mpf(0)) + integral(outside, x_law.b, knots, start=0)
 
 
-def maximum(mu: Sequence[float], n: int, b: float) -> mp.mpf:
+def maximum(mu: Sequence[float], n: int, b: float, law: Callable = UniformPlusLaplace) -> mp.mpf:
     """Return the probability that another such mean exceeds the first."""
-    first, *others = (UniformPlusLaplace(mean, n, b) for mean in mu)
+    first, *others = (law(mean, n, b) for mean in mu)
 
     def exceeded(x: mp.mpf) -> mp.mpf:
         return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
@@ -263,6 +286,9 @@ def maximum(mu: Sequence[float], n: int, b: float) -> mp.mpf:
     return integral(exceeded, first.b, knots)
 
 
+# Means, pulls and epsilon of Bernoulli rewards.
+BERNOULLI_WEDGES = {"0.2": ((0.45, 0.4), 5, 3.0), "1e-8": ((0.5, 0.5), 30, 20.0)}
+BERNOULLI_MAXIMA = {"0.6": ((0.6, 0.5, 0.3, 0.1), 4, 1.0), "1e-11": ((0.99, 0.03, 0.02), 9, 8.0)}
 # Means, pulls and epsilon, with an error of about the size that the name says.
 DUELS = {
     "0.4": ((0.5, 0.45), 4, 2.0),
@@ -299,6 +325,21 @@ def wedge_error(mu, n, noise) -> float:
 
 def maximum_error(mu, n, noise) -> float:
     return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Uniform, mu)))
+
+
+def test_bernoulli_means_in_a_wedge_agree_with_high_precision():
+    def error(mu, n, noise):
+        policy = one_phase((n, n), noise, WEDGE, pulled=(1, 2))
+        return dpbai.exact_error(policy, laws(*map(dpbai.Bernoulli, (0.6, *mu))))
+
+    check(BERNOULLI_WEDGES, partial(wedge, law=BernoulliPlusLaplace), error)
+
+
+def test_the_maximum_of_bernoulli_means_agrees_with_high_precision():
+    def error(mu, n, noise):
+        return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Bernoulli, mu)))
+
+    check(BERNOULLI_MAXIMA, partial(maximum, law=BernoulliPlusLaplace), error)
 
 
 def test_a_half_plane_agrees_with_high_precision_at_errors_of_1e_12_and_1e_25():
@@ -619,6 +660,64 @@ def test_without_noise_od_linbai_needs_no_independent_moments():
     assert dpbai.exact_error(policy, turned) == pytest.approx(straight, rel=1e-8)
 
 
+@pytest.mark.parametrize("scale", [2.0, -0.5])
+def test_two_valued_rewards_are_bernoulli_rewards_moved_and_stretched(scale):
+    noise, pulls = 0.03, 40
+    first, second = (dpbai.Empirical([0.25, 0.75], [1 - p, p]) for p in (0.4, 0.7))
+    moved = dpbai.exact_error(
+        one_phase(
+            (pulls,) * 2,
+            dpbai.Laplace(noise * abs(scale)),
+            np.array(WEDGE) / scale,
+            np.diag([scale, scale]),
+            pulled=(1, 2),
+        ),
+        laws(dpbai.Bernoulli(0.9), first, second),
+    )
+    x = np.arange(pulls + 1)
+    points = 0.25 + 0.5 * x / pulls
+    y = np.linspace(-1, 2, 60_001)
+    weights = stats.binom.pmf(x, pulls, 0.4)
+    tails = stats.binom.pmf(x, pulls, 0.7)
+    density = sum(w * stats.laplace.pdf(y, c, noise) for w, c in zip(weights, points, strict=True))
+    low, high = (
+        sum(w * stats.laplace.cdf(k * y, c, noise) for w, c in zip(tails, points, strict=True))
+        for k in SLOPES
+    )
+    expected = 1 - integrate.trapezoid(np.where(y > 0, density * (high - low), 0), y)
+    assert moved == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-4, 1e-6])
+def test_a_looser_tolerance_is_kept_too(rtol):
+    """Lines far from the saddle once served at loose tolerances, with errors of any size."""
+    policies = [
+        dpbai.Baseline(SYNTHETIC.features, budget=budget, epsilon=epsilon)
+        for budget, epsilon in [(1000, math.inf), (7110, math.inf), (30_000, math.inf), (300, 1.0)]
+    ]
+    policies += [
+        dpbai.ODLinBAI(SYNTHETIC.features, budget=100),
+        dpbai.ODLinBAI(SYNTHETIC.features, budget=400),
+        dpbai.DPOD(SYNTHETIC.features, budget=400, epsilon=2.0),
+    ]
+    for policy in policies:
+        expected = dpbai.exact_error(policy, SYNTHETIC)
+        assert dpbai.exact_error(policy, SYNTHETIC, rtol=rtol) == pytest.approx(expected, rel=rtol)
+
+
+def test_a_line_far_from_the_saddle_is_caught(monkeypatch):
+    monkeypatch.setattr(inversion, "_MOST_EXCESS", 20.0)
+    original = inversion._Inverse.__init__
+
+    def without_allowance(self, variable, side):
+        original(self, variable, side)
+        self.digits -= self.excess
+
+    monkeypatch.setattr(inversion._Inverse, "__init__", without_allowance)
+    with pytest.raises(AssertionError):
+        test_a_looser_tolerance_is_kept_too(1e-4)
+
+
 # Refusals
 
 
@@ -652,7 +751,7 @@ def test_three_coordinates_with_a_decoder_are_refused():
 @pytest.mark.parametrize(
     ("instance", "noise", "pulls"),
     [
-        (laws(*map(dpbai.Bernoulli, (0.9, 0.5, 0.4))), dpbai.Laplace(0.1), 9),
+        (laws(*(dpbai.Empirical([0, 0.3, m]) for m in (0.9, 0.5, 0.4))), dpbai.Laplace(0.1), 9),
         (laws(*map(dpbai.Bernoulli, (0.9, 0.5, 0.4))), dpbai.NoNoise(), 9),
         (laws(*map(dpbai.Uniform, (0.5, 0.4, 0.3))), dpbai.NoNoise(), 1),
         (constants(0.5, 0.4, 0.3), dpbai.NoNoise(), 9),
@@ -666,6 +765,16 @@ def test_rough_distributions_are_refused(instance, noise, pulls):
         assert "not smooth enough" in refusal(policy, instance)
 
 
+@pytest.mark.parametrize("policy", [dpbai.DPBAI, dpbai.Baseline])
+def test_noise_that_hides_all_rewards_is_refused_as_such_or_exact(policy):
+    planned = policy(SYNTHETIC.features, budget=400, epsilon=1e-300)
+    assert "noise so wide" in refusal(planned, SYNTHETIC)
+    bernoulli = dpbai.Instance(SYNTHETIC.features, SYNTHETIC.theta, rewards=dpbai.Bernoulli)
+    # The noise alone decides: 30 equal chances, or x > max(0, y) for two Laplace variates.
+    expected = 3 / 8 if policy is dpbai.DPBAI else 1 / 30
+    assert dpbai.exact_success(planned, bernoulli) == pytest.approx(expected)
+
+
 def test_bernoulli_without_noise_is_refused_because_ties_have_a_probability():
     policy = one_phase((9, 9), dpbai.NoNoise())
     instance = laws(*map(dpbai.Bernoulli, (0.9, 0.5)))
@@ -677,6 +786,7 @@ def test_a_reward_law_that_may_have_atoms_is_treated_as_if_it_had():
         mean=0.5,
         support=(0.0, 1.0),
         characteristic_function=dpbai.Bernoulli(0.5).characteristic_function,
+        sums=dpbai.Bernoulli(0.5).sums,
     )
     instance = laws(dpbai.Uniform(0.6), hidden, dpbai.Uniform(0.3), bounded=False)
     policy = one_phase((9, 9), dpbai.Laplace(0.1), WEDGE, pulled=(1, 2))
@@ -684,7 +794,10 @@ def test_a_reward_law_that_may_have_atoms_is_treated_as_if_it_had():
 
 
 def test_a_noise_of_another_kind_is_refused():
-    heavy = SimpleNamespace(characteristic_function=lambda t: np.exp(-abs(t)))
+    heavy = SimpleNamespace(
+        characteristic_function=lambda t: np.exp(-abs(t)),
+        **dict.fromkeys(("sample", "loss", "delta", "delta_at", "standard_deviation"), len),
+    )
     instance = laws(*map(dpbai.Uniform, (0.5, 0.4)))
     assert "SimpleNamespace noise" in refusal(one_phase((9, 9), heavy), instance)
 

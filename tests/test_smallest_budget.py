@@ -15,6 +15,7 @@ import dpbai
 
 WIDE = dpbai.two_armed(gap=0.3, means="in-range")
 SYNTHETIC = dpbai.synthetic()
+BERNOULLI = dpbai.Instance(SYNTHETIC.features, SYNTHETIC.theta, rewards=dpbai.Bernoulli)
 # Five orthogonal arms: DP-BAI has two phases.
 ORTHOGONAL = dpbai.Instance(np.eye(5), [0.45, 0.2, 0.2, 0.1, 0.1])
 
@@ -43,7 +44,9 @@ def is_possible(budget: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("policy", "instance"), [(dpbai.DPBAI, SYNTHETIC), (dpbai.DPOD, WIDE)], ids=["DP-BAI", "DP-OD"]
+    ("policy", "instance"),
+    [(dpbai.DPBAI, SYNTHETIC), (dpbai.DPBAI, BERNOULLI), (dpbai.DPOD, WIDE)],
+    ids=["DP-BAI", "DP-BAI, Bernoulli", "DP-OD"],
 )
 def test_it_is_enough_and_the_budgets_just_below_are_not(policy, instance):
     def make(budget: int) -> dpbai.Policy:

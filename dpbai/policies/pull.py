@@ -1,12 +1,13 @@
 """Policies seen pull by pull, as in Sec. 2: the next arm depends on the history so far.
 
 This is the view in which the paper defines privacy: a policy maps a reward table to the law of its
-output (A_1, ..., A_T, recommendation). The law is enumerated exactly, so it is for tiny budgets.
+output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, so they are for tiny budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +22,11 @@ Output = tuple[int, ...]
 
 
 class PullPolicy(Protocol):
-    """A policy that chooses each pull anew; its choices may be random."""
+    """A policy that chooses each pull anew; its choices may be random.
+
+    Laws are arrays of K probabilities. An entry more stands for an auxiliary arm, numbered K, that
+    always yields 0 (see `dpbai.theory.EarlyStopping`).
+    """
 
     @property
     def arms(self) -> int:
@@ -69,20 +74,63 @@ def output_law(
         raise ValueError(f"table must have one row for each of {policy.arms} arms, got {len(rows)}")
     if not all(((row >= 0) & (row <= 1)).all() for row in rows):
         raise ValueError("table must hold rewards in [0, 1]")
+
+    def reward(history: History, arm: int) -> Mapping[float, float]:
+        read = len(history) if time_indexed else sum(pulled == arm for pulled, _ in history)
+        if read >= len(rows[arm]):
+            raise ValueError(f"table must have more than {read} rewards of arm {arm}")
+        return {float(rows[arm][read]): 1.0}
+
+    return _output_law(policy, reward)
+
+
+def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, float]:
+    """Return the probability of every possible output when the arms yield Bernoulli rewards.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        Its cost is up to (2 K)^T histories.
+    means : sequence of float
+        The K means, in [0, 1].
+
+    Returns
+    -------
+    dict
+        As that of `output_law`.
+
+    Raises
+    ------
+    ValueError
+        If `means` are not K numbers in [0, 1].
+    """
+    if len(means) != policy.arms or not all(0 <= mean <= 1 for mean in means):
+        raise ValueError(f"means must be {policy.arms} numbers in [0, 1], got {list(means)}")
+    laws = [{1.0: mean, 0.0: 1 - mean} for mean in means]
+    return _output_law(policy, lambda history, arm: laws[arm])  # noqa: ARG005
+
+
+def _output_law(
+    policy: PullPolicy, rewards: Callable[[History, int], Mapping[float, float]]
+) -> dict[Output, float]:
+    """Sum over all histories; `rewards` gives the law of the next reward of an arm."""
+
+    def following(history: History, arm: int) -> Mapping[float, float]:
+        return rewards(history, arm) if arm < policy.arms else {0.0: 1.0}
+
     reached: dict[History, float] = {(): 1.0}
-    for time in range(policy.budget):
-        before, reached = reached, {}
-        for history, probability in before.items():
-            for arm, chance in enumerate(policy.next_arm(history)):
-                if chance > 0:
-                    read = time if time_indexed else sum(pulled == arm for pulled, _ in history)
-                    if read >= len(rows[arm]):
-                        raise ValueError(f"table must have more than {read} rewards of arm {arm}")
-                    step = (arm, float(rows[arm][read]))
-                    reached[(*history, step)] = probability * float(chance)
-    return {
-        (*(arm for arm, _ in history), int(choice)): probability * float(chance)
-        for history, probability in reached.items()
-        for choice, chance in enumerate(policy.recommend(history))
-        if chance > 0
-    }
+    for _ in range(policy.budget):
+        reached = {
+            (*history, (arm, reward)): probability * float(chance) * share
+            for history, probability in reached.items()
+            for arm, chance in enumerate(policy.next_arm(history))
+            if chance > 0
+            for reward, share in following(history, arm).items()
+            if share > 0
+        }
+    law: defaultdict[Output, float] = defaultdict(float)
+    for history, probability in reached.items():
+        for choice, chance in enumerate(policy.recommend(history)):
+            if chance > 0:
+                law[*(arm for arm, _ in history), choice] += probability * float(chance)
+    return dict(law)

@@ -5,17 +5,7 @@ its hard instances, early stopping on tables of rewards. Each statement is a fun
 paper says "for sufficiently large T", so is the T.
 """
 
-from dpbai.theory.early_stopping import (
-    AUXILIARY,
-    EarlyStopping,
-    PullPolicy,
-    WinStay,
-    binary_tables,
-    log_ratio,
-    output_distribution,
-    output_law,
-    table_privacy_loss,
-)
+from dpbai.theory.early_stopping import EarlyStopping, WinStay, log_ratio
 from dpbai.theory.hardness import Hardness, hardness
 from dpbai.theory.lemmas import (
     Elimination,
@@ -45,18 +35,15 @@ from dpbai.theory.upper import (
 )
 
 __all__ = [
-    "AUXILIARY",
     "CaseThresholds",
     "EarlyStopping",
     "Elimination",
     "ExplicitBound",
     "Hardness",
-    "PullPolicy",
     "Regime",
     "Step",
     "SubExponential",
     "WinStay",
-    "binary_tables",
     "case_thresholds",
     "change_of_measure",
     "eliminations",
@@ -71,13 +58,10 @@ __all__ = [
     "lower_bound",
     "lower_bound_bai",
     "lower_bound_valid_from",
-    "output_distribution",
-    "output_law",
     "regime",
     "second_stage_elimination",
     "sharp_change_of_measure",
     "suboptimal_arm",
     "suboptimal_arm_gauss",
-    "table_privacy_loss",
     "upper_bound",
 ]

@@ -1,0 +1,112 @@
+r"""Densities and tails of a mean of two-valued rewards plus Laplace noise, in closed form.
+
+The mean lies on a lattice, and the binomial probabilities p_j of its points decide all. Between
+neighbouring points k and k + 1 the density is that of two exponentials: with noise of scale b,
+spacing s, r = s/b, and u for the distance to point k in units of s,
+
+    2 b f = A_k e^(-r u) + C_{k+1} e^(-r (1 - u)),
+    A_k = sum over j <= k of p_j e^(-r (k - j)),   C_k = sum over j >= k of p_j e^(-r (j - k)).
+
+All sums are of positive parts. The functions have kinks at the lattice points, and none elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+from scipy import signal, stats
+
+from dpbai._check import FloatArray
+from dpbai.inversion import SMALLEST_LOG, RoughDensityError
+
+_MOST_POINTS = 2**19
+
+
+class LatticeVariable:
+    """The sum of start + step Binomial(count, share), and noise Lap(scale).
+
+    It has the methods of `dpbai.inversion.Variable`, correct to rounding; below 1e-300 all is 0.
+
+    Parameters
+    ----------
+    start, step : float
+        The lowest point of the lattice, and its spacing, positive.
+    count : int
+    share : float
+        In [0, 1].
+    scale : float
+        Of the noise, positive.
+    """
+
+    def __init__(self, start: float, step: float, count: int, share: float, scale: float) -> None:
+        share = share if share > 1e-300 else 0.0  # below, SciPy's probabilities overflow
+        # Bernstein's inequality: beyond these points there is less than 1e-250.
+        variance = count * share * (1 - share)
+        reach = -SMALLEST_LOG / 3
+        reach += math.sqrt(reach**2 - 2 * SMALLEST_LOG * variance)
+        low = max(0, math.floor(count * share - reach))
+        high = min(count, math.ceil(count * share + reach))
+        if high - low > _MOST_POINTS:
+            raise RoughDensityError(
+                f"a lattice of {high - low} points would have to be gone through"
+            )
+        points = np.arange(low, high + 1)
+        self.knots: FloatArray = start + step * points.astype(np.float64)
+        self._step, self._scale, self._rate = step, scale, step / scale
+        self._deviation = math.hypot(step * math.sqrt(variance), math.sqrt(2) * scale)
+        chances = stats.binom.pmf(points, count, share)
+        decay = [1.0, -math.exp(-self._rate)]
+
+        def from_left(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+            sums = np.cumsum(values), signal.lfilter([1.0], decay, values)
+            return np.append(0.0, sums[0]), np.append(0.0, sums[1])
+
+        # Entry k + 1 counts the points up to k on the left, those from k + 1 on the right.
+        self._left, self._left_decayed = from_left(chances)
+        self._right, self._right_decayed = (sums[::-1] for sums in from_left(chances[::-1]))
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """Return the logarithm of the density, shape (2, N), at `x`, shape (N,)."""
+        _, left, right = self._parts(x)
+        return self._logs((left + right) / self._scale)
+
+    def log_above(self, x: FloatArray) -> FloatArray:
+        """Return log P(Z > x), shape (2, N), for `x` of shape (N,), infinities allowed."""
+        at, left, right = self._parts(x)
+        return self._logs(np.minimum(self._right[at] - right + left, 1.0))
+
+    def log_below(self, x: FloatArray) -> FloatArray:
+        """Return log P(Z < x), shape (2, N), for `x` of shape (N,), infinities allowed."""
+        at, left, right = self._parts(x)
+        return self._logs(np.minimum(self._left[at] - left + right, 1.0))
+
+    def log_bound(self, x: FloatArray, side: int) -> FloatArray:
+        """Return the tail on that side, or the density if `side` is 0: shape (N,)."""
+        function = {0: self.log_density, 1: self.log_above, -1: self.log_below}[side]
+        return np.asarray(function(x)[0])
+
+    @cached_property
+    def scan(self) -> FloatArray:
+        """Points less than a deviation apart, as far out as the density is not negligible."""
+        beyond = -SMALLEST_LOG * self._scale
+        count = math.ceil(beyond / self._deviation) + 1
+        left = np.linspace(self.knots[0] - beyond, self.knots[0], count, endpoint=False)
+        right = np.linspace(self.knots[-1] + beyond, self.knots[-1], count, endpoint=False)[::-1]
+        return np.concatenate([left, self.knots, right])
+
+    def _parts(self, x: FloatArray) -> tuple[np.ndarray, FloatArray, FloatArray]:
+        """Return how many points lie up to x, and half the decayed sums from left and right."""
+        at = np.searchsorted(self.knots, x, side="right")
+        after_left = x - self.knots[np.maximum(at - 1, 0)]
+        before_right = self.knots[np.minimum(at, self.knots.size - 1)] - x
+        # Where there is no point on a side, the sum is 0 and the distance of no account.
+        left = self._left_decayed[at] * np.exp(-np.maximum(after_left, 0) / self._scale)
+        right = self._right_decayed[at] * np.exp(-np.maximum(before_right, 0) / self._scale)
+        return at, left / 2, right / 2
+
+    @staticmethod
+    def _logs(values: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.tile(np.log(np.maximum(values, 0.0)), (2, 1))
