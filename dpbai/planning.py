@@ -85,9 +85,9 @@ def smallest_budget(
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, or `largest` is not enough; then the policy's own exception
-        is the cause if it refused that budget.
+    TypeError, ValueError
+        If an argument is of a wrong kind or out of range, or `largest` is not enough; then the
+        policy's own exception is the cause if it refused that budget.
 
     Notes
     -----
@@ -100,6 +100,9 @@ def smallest_budget(
     Each decision by simulation compares a Clopper-Pearson bound with the target; the k-th of them,
     repeated looks included, may err with probability (1 - confidence) / (k (k + 1)).
     """
+    if not callable(make_policy):
+        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
+    _check.kind(instance, "instance", Instance)
     _check.proportion(error, "error")
     _check.proportion(confidence, "confidence")
     largest = _check.whole(largest, "largest")
@@ -170,6 +173,7 @@ class _Judge:
         except ValueError as refusal:
             self.refusals[budget] = refusal
             return "too few"
+        _check.kind(policy, "what make_policy returns", Policy)
         error = self._exact(policy)
         if error is None:
             self.simulated.add(budget)

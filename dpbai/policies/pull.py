@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ Output = tuple[int, ...]
 """The arms pulled at times 1, ..., T, then the recommended arm."""
 
 
+@runtime_checkable
 class PullPolicy(Protocol):
     """A policy that chooses each pull anew; its choices may be random.
 

@@ -127,9 +127,11 @@ def pull_audit(
 
     Raises
     ------
-    ValueError
-        If there are more than 2^18 tables, or `neighbours` is none of these.
+    TypeError, ValueError
+        If `policy` is no such policy, there are more than 2^18 tables, or `neighbours` is none of
+        these.
     """
+    _check.kind(policy, "policy", PullPolicy)
     _check.choice(neighbours, "neighbours", ("reward", "column"))
     grid = checked_grid(TableGrid.full(policy.arms, policy.budget))
     laws = [

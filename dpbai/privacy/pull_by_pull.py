@@ -10,6 +10,7 @@ import numpy as np
 
 from dpbai._check import FloatArray
 from dpbai.policies import Policy
+from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.pull import History
 from dpbai.privacy.survivors import log_survival
 
@@ -33,7 +34,7 @@ class PullByPull:
     @property
     def arms(self) -> int:
         """K, the number of arms."""
-        return int(self.policy.features.shape[0])
+        return arms_of(self.policy)
 
     @property
     def budget(self) -> int:
@@ -50,12 +51,12 @@ class PullByPull:
 
     def _given(self, history: History, choice: int) -> FloatArray:
         weights = np.zeros(self.arms)
-        for weight, arms in self._runs(history, tuple(range(self.arms)), 1):
+        for weight, arms in self._runs(history, tuple(range(self.arms)), 1, 0):
             weights[arms[choice]] += weight
         return np.asarray(weights / weights.sum())
 
     def _runs(
-        self, history: History, active: Sequence[int], index: int
+        self, history: History, active: Sequence[int], index: int, spent: int
     ) -> Iterator[tuple[float, tuple[int, int]]]:
         """Yield the runs that pull as the history does: probability, next arm, arm recommended.
 
@@ -65,7 +66,7 @@ class PullByPull:
             if all(arm == 0 for arm, _ in history):
                 yield 1.0, (0, active[0])
             return
-        phase = self.policy.phase(index, active)
+        phase = planned(self.policy, index, active, spent=spent)
         order = np.repeat(phase.pulled, phase.pulls).tolist()
         seen = [arm for arm, _ in history[: len(order)]]
         if seen != order[: len(seen)]:
@@ -74,8 +75,9 @@ class PullByPull:
             yield 1.0, (order[len(seen)], -1)
             return
         rewards = [reward for _, reward in history[: len(order)]]
+        rest = history[len(order) :]
         ends = np.cumsum(phase.pulls)[:-1]
         means = np.array([[part.mean() for part in np.split(np.array(rewards), ends)]])
         for kept, log_probability in log_survival(phase, means).items():
-            for weight, arms in self._runs(history[len(order) :], kept, index + 1):
+            for weight, arms in self._runs(rest, kept, index + 1, spent + phase.cost):
                 yield math.exp(log_probability[0]) * weight, arms
