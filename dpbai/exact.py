@@ -26,19 +26,12 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.instance import Instance
-from dpbai.inversion import (
-    ComplexArray,
-    LogFunction,
-    RoughDensityError,
-    Term,
-    Variable,
-    log_integral,
-    settled,
-)
+from dpbai.inversion import ComplexArray, Term, Variable
 from dpbai.lattice import LatticeVariable
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
+from dpbai.quadrature import LogFunction, RoughDensityError, log_integral, settled
 from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
 _LARGEST_EXPONENT = 600.0

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import signal, stats
 
 from dpbai._check import FloatArray
-from dpbai.inversion import SMALLEST_LOG, RoughDensityError
+from dpbai.quadrature import SMALLEST_LOG, RoughDensityError
 
 _MOST_POINTS = 2**19
 

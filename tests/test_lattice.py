@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from dpbai import lattice
-from dpbai.inversion import RoughDensityError
 from dpbai.lattice import LatticeVariable
+from dpbai.quadrature import RoughDensityError
 
 
 def mixture(function, x, start, step, count, share, scale):

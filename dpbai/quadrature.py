@@ -1,0 +1,114 @@
+"""Integrals of positive functions in logarithms, between bounds, to a relative error.
+
+Adaptive Gauss-Legendre quadrature; what it integrates are densities and tails, for instance those
+of `dpbai.inversion`, which may have kinks or jumps at known points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpbai._check import FloatArray
+
+LogFunction = Callable[[FloatArray], FloatArray]
+
+SMALLEST_LOG = -575.0
+"""Logarithm of 1e-250: products and sums with it are still normal doubles."""
+
+_MOST_PANELS = 2**13
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+class RoughDensityError(ValueError):
+    """The distribution is not smooth enough for an integral over it."""
+
+
+def log_integral(
+    log_function: LogFunction,
+    log_bound: LogFunction,
+    scan: FloatArray,
+    knots: FloatArray,
+    rtol: float,
+) -> float:
+    """Integrate a positive function that may have kinks, or a jump, at known points.
+
+    Parameters
+    ----------
+    log_function : callable
+        Lower and upper bound of the logarithm of the integrand, shape (2, N), at points of shape
+        (N,), as from `Variable`.
+    log_bound : callable
+        Its order of magnitude, cheaper.
+    scan : ndarray
+        Increasing points, close enough to find where the integrand is not negligible.
+    knots : ndarray
+        Where it may have kinks or jumps.
+    rtol : float
+        Relative error at which the panels are fine enough.
+
+    Returns
+    -------
+    float
+        Logarithm of the integral; -inf below 1e-250.
+
+    Raises
+    ------
+    RoughDensityError
+        If it does not converge, or if the bounds leave a larger relative error.
+
+    Notes
+    -----
+    All panels of a round are one call of `log_function`.
+    """
+    rough = log_bound(scan)
+    peak = float(rough.max())
+    if peak + math.log(scan[-1] - scan[0]) < SMALLEST_LOG:
+        return -math.inf
+    kept = np.flatnonzero(rough > peak + math.log(rtol) - 20)
+    first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, scan.size - 1)
+    edges = scan[np.linspace(first, last, 7).astype(int)]
+    inside = knots[(edges[0] < knots) & (knots < edges[-1])]
+    edges = np.unique(np.concatenate([edges, inside]))
+    most_panels = max(_MOST_PANELS, 4 * edges.size)
+    left, right = edges[:-1], edges[1:]
+
+    def panels(left: FloatArray, right: FloatArray) -> FloatArray:
+        nodes = (left + right)[:, None] / 2 + np.multiply.outer((right - left) / 2, _NODES)
+        values = np.exp(log_function(nodes.ravel()) - peak).reshape(2, *nodes.shape)
+        return np.asarray(values @ _WEIGHTS * (right - left) / 2)
+
+    coarse, done = panels(left, right), np.zeros(2)
+    while left.size:
+        middle = (left + right) / 2
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        if left.size > most_panels:
+            raise RoughDensityError("the integral over it does not converge")
+        fine = panels(left, right)
+        both = fine.reshape(2, 2, -1).sum(axis=1)
+        # Panels refine together, and one that has converged leaves.
+        tolerance = rtol / 100 * (done[1] + both[1].sum())
+        good = (np.abs(both - coarse) <= tolerance).all(axis=0)
+        done += both[:, good].sum(axis=1)
+        again = np.tile(~good, 2)
+        left, right, coarse = left[again], right[again], fine[:, again]
+    with np.errstate(divide="ignore"):
+        return settled(peak + np.log(done), rtol)
+
+
+def settled(log_bounds: FloatArray, rtol: float) -> float:
+    """Return the logarithm between two bounds; -inf below 1e-250.
+
+    Raises
+    ------
+    RoughDensityError
+        If they differ by more than a relative error of `rtol`.
+    """
+    low, high = log_bounds.tolist()
+    if high < SMALLEST_LOG:
+        return -math.inf
+    if high - low > rtol:
+        raise RoughDensityError("too much of it lies near the end of its support")
+    return float(high)
