@@ -8,16 +8,19 @@ basis may be smaller, its coordinates are as good. `certified` says which of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+
+BoolArray = NDArray[np.bool_]
 
 MAX_SUBSETS = 10**6
 _BATCH_ENTRIES = 2**20
@@ -55,17 +58,18 @@ def rank(vectors: FloatArray) -> int:
     Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
     before the singular values are compared with rounding error.
     """
-    scaled = _unit_rows(_unit_columns(balanced(vectors)[0]))
-    return int(np.linalg.matrix_rank(scaled)) if scaled.size else 0
+    return _visible_rank(balanced(vectors)[0]) if vectors.any() else 0
 
 
 def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     """Return the vectors with rows and columns of one order of magnitude, and the exponents.
 
     With vectors whose entries differ by less than 2^30 nothing is done. Beyond, rounding errors of
-    long rows and columns would hide short ones. So the mean of log2 of the non-zero entries is
-    brought to 0 in all rows and columns (Curtis and Reid, 1972), by factors that are powers of two,
-    which make no rounding errors.
+    long rows and columns would hide short ones. So the largest entry of each row and column is
+    brought to order one, by factors that are powers of two, which make no rounding errors. If that
+    hides a direction, and to bring the mean of log2 of the non-zero entries to 0 (Curtis and Reid,
+    1972) does not, then that is done instead: it serves arms and features of any scales, and would
+    be led astray by a few tiny entries.
 
     Returns
     -------
@@ -73,18 +77,46 @@ def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
         `vectors = ldexp(scaled, rows[:, None] + columns)`.
     rows, columns : ndarray of int, shapes (K,) and (d,)
     """
-    rows, columns = (np.zeros(n, dtype=np.int64) for n in vectors.shape)
     entries = vectors != 0
     exponents = np.where(entries, np.frexp(vectors)[1], 0).astype(np.float64)
     if not entries.any() or np.ptp(exponents[entries]) < _WIDE:
+        rows, columns = (np.zeros(n, dtype=np.int64) for n in vectors.shape)
         return vectors, rows, columns
-    in_row, in_column = (np.maximum(1, entries.sum(axis=axis)) for axis in (1, 0))
-    of_row, of_column = rows.astype(np.float64), columns.astype(np.float64)
+    tried = []
+    for middle in (_half_of_largest, _mean):
+        rows, columns = _scales(exponents, entries, middle)
+        with np.errstate(over="ignore"):
+            scaled = np.ldexp(vectors, -(rows[:, None] + columns))
+        tried.append((scaled, rows, columns))
+    return max(tried, key=lambda scaled: _visible_rank(scaled[0]))
+
+
+def _scales(
+    exponents: FloatArray, entries: BoolArray, middle: Callable[..., FloatArray]
+) -> tuple[IntArray, IntArray]:
+    """Return exponents of rows and columns after which the `middle` of each is about 0."""
+    rows, columns = (np.zeros(n) for n in exponents.shape)
     for _ in range(_SWEEPS):
-        of_row = ((exponents - of_column) * entries).sum(axis=1) / in_row
-        of_column = ((exponents - of_row[:, None]) * entries).sum(axis=0) / in_column
-    rows, columns = of_row.round().astype(np.int64), of_column.round().astype(np.int64)
-    return np.ldexp(vectors, -(rows[:, None] + columns)), rows, columns
+        rows = rows + middle(exponents - rows[:, None] - columns, entries, axis=1)
+        columns = columns + middle(exponents - rows[:, None] - columns, entries, axis=0)
+    return rows.round().astype(np.int64), columns.round().astype(np.int64)
+
+
+def _half_of_largest(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
+    """Return half of the largest exponent: rows and columns share what there is to remove."""
+    largest = np.where(entries, exponents, -np.inf).max(axis=axis)
+    return np.where(np.isfinite(largest), largest, 0.0) / 2
+
+
+def _mean(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
+    return np.asarray((exponents * entries).sum(axis=axis) / np.maximum(1, entries.sum(axis=axis)))
+
+
+def _visible_rank(scaled: FloatArray) -> int:
+    """Return the rank that rounding errors leave; -1 where entries overflow."""
+    if not np.isfinite(scaled).all():
+        return -1
+    return int(np.linalg.matrix_rank(_unit_rows(_unit_columns(scaled))))
 
 
 def span_coordinates(vectors: FloatArray) -> FloatArray:

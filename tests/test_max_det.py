@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import bad_features, best_subsets
-from scipy import linalg
+from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det
@@ -250,3 +250,44 @@ def test_one_arm_of_another_scale_among_duplicates_and_zeros(scale):
     found = max_det(vectors)
     assert found.indices.tolist() == [0, 3]
     assert found.log_abs_det == pytest.approx(math.log(scale), rel=1e-9)
+
+
+TINY_ENTRIES = [
+    [[1, 1e-30], [0.5, 0.5], [1e-30, 1], [1e-22, 1]],
+    [[1e-40, 1], [1, 1], [1, -1], [2, 1]],
+    [[1, 1e-100], [0.25, 0.5], [1e-100, 1], [0.5, 0.25]],
+    [[1, 1e-12, 0], [0.5, 0.5, 1e-40], [1e-30, 1, 0.25], [0.1, 0.2, 0.3]],
+]
+
+
+def exact_combination(coordinates, rows):
+    """Return the combination of rows, in fractions, rounded once."""
+    return [
+        float(sum(Fraction(c) * Fraction(row[j]) for c, row in zip(coordinates, rows, strict=True)))
+        for j in range(len(rows[0]))
+    ]
+
+
+@pytest.mark.parametrize("max_subsets", [0, 10**6])
+@pytest.mark.parametrize("vectors", TINY_ENTRIES)
+def test_a_few_tiny_entries_mislead_no_coordinate(vectors, max_subsets):
+    found = dpbai.max_det(vectors, max_subsets=max_subsets)
+    basis = [[float(entry) for entry in vectors[arm]] for arm in found.indices]
+    assert len(basis) == len(vectors[0])
+    for row, coordinates in zip(vectors, found.coordinates.tolist(), strict=True):
+        np.testing.assert_allclose(exact_combination(coordinates, basis), row, atol=1e-12)
+    assert np.abs(found.coordinates).max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("deviation", [5, 15, 30, 60])
+def test_softmax_features_give_the_means_that_they_describe(deviation):
+    """Probabilities down to 1e-80: the estimates without noise are the means themselves."""
+    rng = np.random.default_rng(deviation)
+    for _ in range(30):
+        logits = deviation * rng.normal(size=(25, 3))
+        features = special.softmax(logits, axis=1)
+        theta = rng.uniform(0, 1, 3)
+        means = features @ theta
+        phase = dpbai.DPBAI(features, budget=10**4, epsilon=math.inf).phase(1, range(25))
+        estimates = phase.estimates(phase.statistic(means[list(phase.pulled)]))
+        np.testing.assert_allclose(estimates, means, atol=1e-6)

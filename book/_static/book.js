@@ -9,11 +9,33 @@ function makeScrollable() {
   }
 }
 
-// The handle of a slider gets the slider's label as its name.
+// The handle of a slider gets the slider's label as its name and what the readout shows, not its
+// position, as its value. The readout looks like a field to write in, which it is not.
 function nameSliders() {
-  for (const handle of document.querySelectorAll(".noUi-handle:not([aria-label])")) {
-    const label = handle.closest(".widget-inline-hbox")?.querySelector(".widget-label");
-    if (label?.textContent) handle.setAttribute("aria-label", label.textContent);
+  for (const handle of document.querySelectorAll(".noUi-handle")) {
+    const box = handle.closest(".widget-inline-hbox");
+    const readout = box?.querySelector(".widget-readout");
+    const names = {
+      "aria-label": box?.querySelector(".widget-label")?.textContent,
+      "aria-valuetext": readout?.textContent,
+    };
+    for (const [name, text] of Object.entries(names)) {
+      if (text && handle.getAttribute(name) !== text) handle.setAttribute(name, text);
+    }
+    if (readout?.isContentEditable) readout.contentEditable = "false";
+  }
+}
+
+// A browser may break a line between a formula and the comma behind it.
+function keepPunctuation() {
+  for (const math of document.querySelectorAll("article span.math")) {
+    const [mark] = /^[^\s\p{L}\p{N}(]+/u.exec(math.nextSibling?.nodeValue ?? "") ?? [];
+    if (!mark) continue;
+    math.nextSibling.splitText(mark.length);
+    const together = document.createElement("span");
+    together.style.whiteSpace = "nowrap";
+    math.replaceWith(together);
+    together.append(math, together.nextSibling);
   }
 }
 
@@ -37,10 +59,15 @@ function typesetLabels() {
 }
 
 document.addEventListener("DOMContentLoaded", typesetLabels);
+document.addEventListener("DOMContentLoaded", keepPunctuation);
 window.addEventListener("load", () => {
   const article = document.querySelector("article");
   if (!article) return;
-  new MutationObserver(nameSliders).observe(article, { childList: true, subtree: true });
+  new MutationObserver(nameSliders).observe(article, {
+    childList: true,
+    subtree: true,
+    attributeFilter: ["aria-valuetext"],
+  });
   nameSliders();
   unlistCitations();
   makeScrollable();
