@@ -30,7 +30,8 @@ $(READY): requirements.txt pyproject.toml
 	       "$$($(PYTHON) --version 2>&1 || echo missing). Try: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --config-settings editable_mode=compat -e .
 	@touch $@
 
 book: $(READY) widgets  ## build the book from clean, warnings as errors: _build/html/index.html

@@ -216,8 +216,8 @@ def counts(value: Any, name: str) -> tuple[int, ...]:
 
 
 def shaped(value: ArrayLike, name: str, shape: tuple[int | None, int | None]) -> FloatArray:
-    """Return a finite float array of the shape, in which None stands for any length."""
-    array = np.asarray(_real(value, name), dtype=np.float64)
+    """Return a read-only float copy of the shape, in which None stands for any length; finite."""
+    array = np.array(_real(value, name), dtype=np.float64)
     if array.ndim != 2 or any(
         want not in (None, n) for n, want in zip(array.shape, shape, strict=True)
     ):
@@ -225,6 +225,7 @@ def shaped(value: ArrayLike, name: str, shape: tuple[int | None, int | None]) ->
         raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
+    array.setflags(write=False)
     return array
 
 

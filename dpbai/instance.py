@@ -76,7 +76,10 @@ class Instance:
         best = int(np.argmax(means))
         tied = np.flatnonzero(means >= means[best] - _TIE * abs(means[best])).tolist()
         if len(tied) > 1:
-            raise ValueError(f"the best arm must be unique, but arms {tied} share the largest mean")
+            raise ValueError(
+                f"the best arm must be unique, but with these features, theta and rewards arms "
+                f"{tied} share the largest mean"
+            )
         gaps = means[best] - means
         for array in (means, gaps):
             array.setflags(write=False)

@@ -409,3 +409,32 @@ def test_a_certificate_answers_for_non_negative_epsilon(epsilon):
     certificate = dpbai.certificate(dpbai.DPBAI(np.eye(2), budget=9, epsilon=1.0))
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         certificate.delta_at(epsilon)
+
+
+class Leaky(dpbai.DPBAI):
+    """Inherits the list of its releases, and plans one of them with little noise."""
+
+    def phase(self, index, active):
+        plan = super().phase(index, active)
+        if index == 2 and tuple(active) == (0, 1):
+            return replace(plan, noise=dpbai.Laplace(plan.noise.scale / 50))
+        return plan
+
+
+def test_an_inherited_list_of_releases_is_not_believed_of_a_class_that_plans_anew():
+    policy = Leaky(np.eye(3), budget=12, epsilon=0.5)
+    promised = dpbai.certificate(policy).epsilon
+    assert promised >= dpbai.exact_audit(policy).epsilon * (1 - 1e-9)
+    assert dpbai.Session(policy).certificate.epsilon >= promised
+    assert promised == pytest.approx(25)
+
+
+def test_the_loss_of_a_phase_cannot_be_changed_after_it_was_computed():
+    matrix = np.eye(2)
+    phase = dpbai.Phase(1, (0, 1), (0, 1), (2, 2), dpbai.Laplace(0.5), 1, release_matrix=matrix)
+    before = phase.losses
+    matrix *= 1000
+    assert phase.losses == before
+    assert phase.loss() == max(before)
+    with pytest.raises(ValueError, match="read-only"):
+        phase.release_matrix[0, 0] = 2

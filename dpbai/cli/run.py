@@ -14,7 +14,7 @@ from dpbai._check import FloatArray
 from dpbai.cli import arguments, choices, experiments, tables
 from dpbai.noise import NoNoise
 from dpbai.policies import Policy
-from dpbai.privacy.plans import Representable, reachable
+from dpbai.privacy.plans import reachable, representable
 from dpbai.session import (
     NumpyNoise,
     OpenDPNoise,
@@ -244,7 +244,7 @@ def _show_missing(session: Session) -> None:
 def _phases(policy: Policy) -> pd.DataFrame:
     """Return a row for each phase, with ranges over the active sets that may survive."""
     plans, complete = reachable(policy, _LIMIT)
-    if isinstance(policy, Representable) and not complete:
+    if representable(policy) and not complete:
         later = (policy.representatives(index) for index in range(2, len(plans) + 1))
         plans = [plans[0], *map(list, later)]
     rows = [

@@ -65,7 +65,7 @@ class Phase:
     decoder_matrix: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _check.whole(self.index, "index")
+        object.__setattr__(self, "index", _check.whole(self.index, "index"))
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
         pulled = _check.arm_list(self.pulled, "pulled")
         pulls = _check.counts(self.pulls, "pulls")
@@ -75,7 +75,8 @@ class Phase:
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
         if type(self.noise) not in _OWN_NOISES:  # to look through a protocol takes its time
             _check.kind(self.noise, "noise", Noise)
-        if _check.whole(self.keep, "keep") > len(active):
+        object.__setattr__(self, "keep", _check.whole(self.keep, "keep"))
+        if self.keep > len(active):
             raise ValueError(f"keep must be at most {len(active)} active arms, got {self.keep}")
         object.__setattr__(self, "active", active)
         object.__setattr__(self, "pulled", pulled)
@@ -259,6 +260,6 @@ def planned(policy: Policy, index: int, active: Sequence[int], *, spent: int = 0
             f"policy must never pull more than its budget, {most}, and phase {index} takes "
             f"{phase.cost} pulls after {spent} in the phases before"
         )
-    if phase.keep == len(active) and index > most + arms_of(policy):
-        raise ValueError(f"policy must end, and after {index} phases {len(active)} arms are left")
+    if phase.keep == len(active) and (not phase.cost or index > most + arms_of(policy)):
+        raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
     return phase

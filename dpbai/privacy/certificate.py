@@ -16,7 +16,7 @@ from dpbai import _check
 from dpbai.noise import Noise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
-from dpbai.privacy.plans import Representable, reachable
+from dpbai.privacy.plans import reachable, representable
 
 NEIGHBOURS = ("reward", "time step", "pull index")
 
@@ -119,9 +119,8 @@ def certificate(
     when chosen adaptively (Smith and Thakurta, 2022).
     """
     _check.whole(limit, "limit")
-    representable = isinstance(policy, Representable)
-    plans, complete = reachable(policy, 1 if representable else limit)
-    if isinstance(policy, Representable):
+    plans, complete = reachable(policy, 1 if representable(policy) else limit)
+    if representable(policy):
         complete = True
         for index, phases in enumerate(plans, start=1):
             phases.extend(policy.representatives(index))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 from math import comb
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -14,11 +14,26 @@ from dpbai.policies.phase import arms_of, planned
 
 
 @runtime_checkable
-class Representable(Protocol):
+class Representable(Policy, Protocol):
     """A policy that can list all its releases without going through all active sets."""
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return plans of phase `index` that release what any active set can release."""
+
+
+def representable(policy: Policy) -> TypeGuard[Representable]:
+    """Return whether a policy lists all its releases itself.
+
+    A class that inherits the list and plans its phases anew has no list of these.
+    """
+    if not isinstance(policy, Representable) or "phase" in vars(policy):
+        return False
+    classes = type(policy).__mro__
+    listing, planning = (
+        next(depth for depth, cls in enumerate(classes) if name in vars(cls))
+        for name in ("representatives", "phase")
+    )
+    return listing <= planning
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:

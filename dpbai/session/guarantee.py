@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from itertools import chain
 
 from dpbai.policies import Phase, Policy
-from dpbai.privacy.plans import Representable, reachable
+from dpbai.privacy.plans import reachable, representable
 from dpbai.session.noise import ReleaseNoise, shifts
 from dpbai.session.records import Released
 
@@ -122,9 +122,9 @@ def loss(phase: Phase, source: ReleaseNoise) -> float:
 
 def _plans(policy: Policy) -> tuple[list[Phase], bool]:
     """Return plans that release whatever a run of `policy` can release, and whether all of it."""
-    if not isinstance(policy, Representable):
-        by_phase, complete = reachable(policy, _LIMIT)
-        return list(chain.from_iterable(by_phase)), complete
-    some, _ = reachable(policy, 1)
-    listed = (policy.representatives(index) for index in range(1, len(some) + 1))
-    return [*chain.from_iterable(some), *chain.from_iterable(listed)], True
+    if representable(policy):
+        some, _ = reachable(policy, 1)
+        listed = (policy.representatives(index) for index in range(1, len(some) + 1))
+        return [*chain.from_iterable(some), *chain.from_iterable(listed)], True
+    by_phase, complete = reachable(policy, _LIMIT)
+    return list(chain.from_iterable(by_phase)), complete

@@ -75,6 +75,7 @@ def release(
     TypeError, ValueError
         If the rewards are not such numbers. What they are is not told.
     """
+    _check.kind(phase, "phase", Phase)
     source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
     given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
     if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
