@@ -77,8 +77,8 @@ class Instance:
         tied = np.flatnonzero(means >= means[best] - _TIE * abs(means[best])).tolist()
         if len(tied) > 1:
             raise ValueError(
-                f"the best arm must be unique, but with these features, theta and rewards arms "
-                f"{tied} share the largest mean"
+                f"the best arm must be unique, but arms {tied} share the largest mean by features, "
+                "theta and rewards"
             )
         gaps = means[best] - means
         for array in (means, gaps):
