@@ -71,7 +71,7 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
     Returns
     -------
     Phase
-        With one released coordinate per arm.
+        With one released coordinate per arm; `dpbai.session.release` releases it.
 
     Raises
     ------

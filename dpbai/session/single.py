@@ -63,7 +63,7 @@ def release(
         For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
     noise : ReleaseNoise, optional
         What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
-        other noise here.
+        other noise here, but with a seed it draws the same at each call: release once with it.
 
     Returns
     -------
