@@ -438,3 +438,30 @@ def test_the_loss_of_a_phase_cannot_be_changed_after_it_was_computed():
     assert phase.loss() == max(before)
     with pytest.raises(ValueError, match="read-only"):
         phase.release_matrix[0, 0] = 2
+
+
+class Idle:
+    """Neither pulls nor drops an arm."""
+
+    features, budget = np.eye(3), 10**15
+
+    def phase(self, index, active):
+        active = tuple(active)
+        zeros = np.zeros((len(active), 0))
+        matrices = {"release_matrix": np.zeros((0, 0)), "decoder_matrix": zeros}
+        return dpbai.Phase(index, active, (), (), NoNoise(), len(active), **matrices)
+
+
+def test_a_policy_that_neither_pulls_nor_drops_an_arm_is_refused_at_once():
+    with pytest.raises(ValueError, match="policy must end"):
+        dpbai.certificate(Idle())
+    with pytest.raises(ValueError, match="policy must end"):
+        dpbai.simulate(Idle(), dpbai.Instance(np.eye(3), [0.1, 0.2, 0.3]), trials=2)
+
+
+def test_a_phase_stores_integers_of_python_whatever_it_is_given():
+    whole = np.int64(1)
+    decoder = np.ones((2, 1))
+    phase = dpbai.Phase(whole, (0, 1), (whole,), (whole,), NoNoise(), whole, decoder_matrix=decoder)
+    stored = (phase.index, phase.keep, *phase.pulled, *phase.pulls)
+    assert {type(value) for value in stored} == {int}
