@@ -3,16 +3,16 @@
 A policy plans phases, engines execute the plans: see `Phase`, `simulate` and `study`.
 """
 
+from dpbai.designs.g_optimal import Design, g_optimal_design
+from dpbai.designs.max_det import MaxDet, max_det
 from dpbai.exact import exact_error, exact_success
-from dpbai.gdesign import Design, g_optimal_design
 from dpbai.instance import Instance, hard_instances, synthetic, two_armed
-from dpbai.maxdet import MaxDet, max_det
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.planning import SmallestBudget, smallest_budget
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
+from dpbai.policies.schedule import Schedule
 from dpbai.privacy import certificate, certify, exact_audit, monte_carlo_audit, pull_audit
 from dpbai.rewards import Bernoulli, Beta, Empirical, Uniform
-from dpbai.schedule import Schedule
 from dpbai.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
 from dpbai.simulate import Simulation, simulate
 from dpbai.study import study

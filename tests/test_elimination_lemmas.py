@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 from dpbai.noise import gaussian_sigma
-from dpbai.schedule import Schedule
+from dpbai.policies.schedule import Schedule
 from dpbai.theory import (
     eliminations,
     first_stage_elimination,

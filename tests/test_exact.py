@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import dpbai
-from dpbai import exact, inversion
-from dpbai.exact import NotExactError
+from dpbai.exact import NotExactError, inversion
+from dpbai.exact import error as exact
 
 DIGITS = 60
 BAND = 5.2  # standard errors: two-sided normal tails of 2e-7

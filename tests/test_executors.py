@@ -14,7 +14,7 @@ from deadly_policy import Deadly
 
 import dpbai
 
-STUDY = sys.modules["dpbai.study"]  # the name dpbai.study is the function
+STUDY = sys.modules["dpbai.study.grid"]
 
 INSTANCE = dpbai.synthetic(seed=0)
 GRID = {

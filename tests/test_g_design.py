@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from oracles import bad_features
 
 import dpbai
-from dpbai.maxdet import rank
+from dpbai.designs.scaling import rank
 
 
 def variances(vectors, weights):
@@ -125,7 +125,7 @@ def test_tolerances_down_to_the_least_allowed_are_reached():
 
 
 def test_a_search_that_gets_nowhere_is_an_error(monkeypatch):
-    monkeypatch.setattr("dpbai.gdesign._MAX_STEPS", 3)
+    monkeypatch.setattr("dpbai.designs.g_optimal._MAX_STEPS", 3)
     with pytest.raises(RuntimeError, match="no design within tolerance 1e-08"):
         dpbai.g_optimal_design(np.random.default_rng(3).normal(size=(30, 3)))
 

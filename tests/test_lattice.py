@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from dpbai import lattice
-from dpbai.lattice import LatticeVariable
-from dpbai.quadrature import RoughDensityError
+from dpbai.exact import lattice
+from dpbai.exact.lattice import LatticeVariable
+from dpbai.exact.quadrature import RoughDensityError
 
 
 def mixture(function, x, start, step, count, share, scale):

@@ -14,7 +14,7 @@ from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det
-from dpbai.maxdet import rank, span_coordinates
+from dpbai.designs.scaling import rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
 
@@ -178,7 +178,7 @@ def test_swap_search_ends_on_ill_conditioned_arms(dimension):
 def test_batches_of_subsets_do_not_change_the_best(monkeypatch):
     vectors = np.random.default_rng(3).integers(-2, 3, size=(12, 3)).astype(float)
     whole = dpbai.max_det(vectors)
-    monkeypatch.setattr("dpbai.maxdet._BATCH_ENTRIES", 20)
+    monkeypatch.setattr("dpbai.designs.max_det._BATCH_ENTRIES", 20)
     assert dpbai.max_det(vectors).indices.tolist() == whole.indices.tolist()
 
 

@@ -12,8 +12,10 @@ import pytest
 from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
-from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Phase, Uniform, maxdet, schedule
-from dpbai.schedule import Schedule
+from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Phase, Uniform
+from dpbai.designs import max_det
+from dpbai.policies import schedule
+from dpbai.policies.schedule import Schedule
 
 ORIGINAL_SUMS = Uniform.sums
 
@@ -145,9 +147,9 @@ MUTANTS = {
         DP_BAI, sums_differ),
     "one pull too few": (
         Uniform, "sums", lambda law, n, *a: ORIGINAL_SUMS(law, n - 1, *a), DP_BAI, sums_differ),
-    "decoder transposed": (maxdet, "_coordinates", transposed, LADDER, rates_differ),
+    "decoder transposed": (max_det, "_coordinates", transposed, LADDER, rates_differ),
     "decoder transposed, seen in estimates": (
-        maxdet, "_coordinates", transposed, OBLIQUE, estimates_differ),
+        max_det, "_coordinates", transposed, OBLIQUE, estimates_differ),
     "pulls rounded down": (schedule, "ceil_div", lambda a, b: a // b, (ladder, "DP-BAI", 241, 1.5),
         plans_differ),
     "pulls of a design rounded down": (

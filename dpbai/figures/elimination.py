@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from dpbai import _check
+from dpbai.designs.max_det import MaxDet
 from dpbai.figures.canvas import (
     BLACK,
     BLUE,
@@ -21,9 +22,8 @@ from dpbai.figures.canvas import (
     canvas,
     panels_in_a_grid,
 )
-from dpbai.maxdet import MaxDet
 from dpbai.policies import Phase
-from dpbai.schedule import Schedule
+from dpbai.policies.schedule import Schedule
 
 
 def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:

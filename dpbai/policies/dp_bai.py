@@ -16,7 +16,8 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.maxdet import max_det, rank
+from dpbai.designs.max_det import max_det
+from dpbai.designs.scaling import rank
 from dpbai.noise import (
     CALIBRATIONS,
     Gaussian,
@@ -27,7 +28,12 @@ from dpbai.noise import (
     gaussian_sigma,
 )
 from dpbai.policies.phase import Phase, checked_step
-from dpbai.schedule import Schedule, baseline_collections, dp_bai_collections, pulls_max_det
+from dpbai.policies.schedule import (
+    Schedule,
+    baseline_collections,
+    dp_bai_collections,
+    pulls_max_det,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,12 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.gdesign import g_optimal_design
-from dpbai.maxdet import basis_coordinates, span_coordinates
+from dpbai.designs.g_optimal import g_optimal_design
+from dpbai.designs.max_det import basis_coordinates
+from dpbai.designs.scaling import span_coordinates
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
-from dpbai.schedule import ceil_div
+from dpbai.policies.schedule import ceil_div
 
 NORMS = ("l2", "l1")
 _LARGEST_SCALE = 1e305

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpbai.schedule import Schedule, ceil_div
+from dpbai.policies.schedule import Schedule, ceil_div
 
 LEMMA_CONSTANT = 16
 FINITE_CONSTANT = 64

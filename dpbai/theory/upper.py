@@ -15,10 +15,10 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
+from dpbai.designs.scaling import rank
 from dpbai.instance import Instance
-from dpbai.maxdet import rank
 from dpbai.policies import DPBAI, Baseline, DPBAIGauss, Phase, Policy
-from dpbai.schedule import Schedule, ceil_div, pulls_max_det
+from dpbai.policies.schedule import Schedule, ceil_div, pulls_max_det
 from dpbai.theory.hardness import Hardness, hardness
 from dpbai.theory.lemmas import (
     FINITE_CONSTANT,

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import signal, stats
 
 from dpbai._check import FloatArray
-from dpbai.quadrature import SMALLEST_LOG, RoughDensityError
+from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 
 _MOST_POINTS = 2**19
 
@@ -27,7 +27,7 @@ _MOST_POINTS = 2**19
 class LatticeVariable:
     """The sum of start + step Binomial(count, share), and noise Lap(scale).
 
-    It has the methods of `dpbai.inversion.Variable`, correct to rounding; below 1e-300 all is 0.
+    It has the methods of `inversion.Variable`, correct to rounding; below 1e-300 all is 0.
 
     Parameters
     ----------

@@ -18,13 +18,13 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from dpbai import _check
-from dpbai._cells import CellFile
 from dpbai._check import Seed
 from dpbai._describe import fingerprint
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.policies import Policy
 from dpbai.simulate import Simulation, simulate
+from dpbai.study.cells import CellFile
 
 COLUMNS = (
     "policy",

@@ -1,7 +1,7 @@
 """Integrals of positive functions in logarithms, between bounds, to a relative error.
 
 Adaptive Gauss-Legendre quadrature; what it integrates are densities and tails, for instance those
-of ``dpbai.inversion``, which may have kinks or jumps at known points.
+of ``dpbai.exact.inversion``, which may have kinks or jumps at known points.
 """
 
 from __future__ import annotations

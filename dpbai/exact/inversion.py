@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbai._check import FloatArray
-from dpbai.quadrature import SMALLEST_LOG, RoughDensityError
+from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 
 ComplexArray = NDArray[np.complex128]
 LogTransform = Callable[[ComplexArray], ComplexArray]

@@ -17,7 +17,8 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.maxdet import basis_coordinates, span_coordinates
+from dpbai.designs.max_det import basis_coordinates
+from dpbai.designs.scaling import span_coordinates
 
 _REFRESH = 50
 _MAX_STEPS = 100_000

@@ -10,9 +10,9 @@ one or two of them:
 - the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
 
 The error is summed from positive parts only, and densities and tails come with small relative
-errors (``dpbai.inversion``; ``dpbai.lattice`` for two-valued rewards), so errors of 1e-30 are as
-good as errors of 0.3. The cost does not grow with the budget, except like its square root where
-rewards have atoms.
+errors (``inversion``; ``lattice`` for two-valued rewards), so errors of 1e-30 are as good as errors
+of 0.3. The cost does not grow with the budget, except like its square root where rewards have
+atoms.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
+from dpbai.exact.inversion import ComplexArray, Term, Variable
+from dpbai.exact.lattice import LatticeVariable
+from dpbai.exact.quadrature import LogFunction, RoughDensityError, log_integral, settled
 from dpbai.instance import Instance
-from dpbai.inversion import ComplexArray, Term, Variable
-from dpbai.lattice import LatticeVariable
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
-from dpbai.quadrature import LogFunction, RoughDensityError, log_integral, settled
 from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
 _LARGEST_EXPONENT = 600.0
@@ -76,7 +76,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     ------
     NotExactError
         A `ValueError` that says which condition fails. The coordinates' distribution must also be
-        smooth, or the form of ``dpbai.lattice`` hold: where rewards have atoms, they must have
+        smooth, or the form of ``exact.lattice`` hold: where rewards have atoms, they must have
         two values (`Bernoulli`) and Laplace noise, each mean for itself; or the noise is Gaussian;
         or there are noise and two arms (a single half-plane). With few pulls and little noise, not
         even uniform rewards are smooth enough, or only for a larger `rtol`; nor are they if Laplace

@@ -1,0 +1,5 @@
+"""Which arms to pull and how often: Max-Det collections, G-optimal designs, scaling of features.
+
+What is here are functions of feature vectors alone. Nothing here knows of budgets, phases, privacy
+or rewards: that is what the policies above make of a design.
+"""

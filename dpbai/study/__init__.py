@@ -1,0 +1,8 @@
+"""Studies: policies by budgets by epsilons, simulated cell by cell, in any executor, resumable.
+
+Nothing here knows how a cell is simulated: a cell is one call of `dpbai.simulate`.
+"""
+
+from dpbai.study.grid import COLUMNS, study, takes_epsilon
+
+__all__ = ["COLUMNS", "study", "takes_epsilon"]
