@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from prose_numbers import unsupported_numbers
 
 LONGEST_CELL = 15  # lines
-LARGEST_FIGURE = 60_000  # bytes
+LARGEST_FIGURE = 80_000  # bytes
 
 MACHINE_SPECIFIC = {
     "absolute path": r"(?<![\w.:/<])/(?:home|root|tmp|usr|opt|var|work|mnt|srv|Users|private)/\w"

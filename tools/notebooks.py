@@ -3,7 +3,6 @@
 `make notebooks` runs all chapters of `_toc.yml`; name files to run only those.
 """
 
-import base64
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = {("index", "fig-success"): ROOT / "book/_static/success.png"}
+PICTURES = {("index", "fig-success"): ROOT / "book/_static/success.svg"}
 """Figures that the README shows: chapter and name, and the file that holds a copy."""
 TIMEOUT = 300  # seconds per cell
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
@@ -89,17 +88,17 @@ def run(path: Path) -> str:
     path.write_text(dumps(normalise(notebook)), encoding="utf-8")
     for (chapter, name), copy in PICTURES.items():
         if path == ROOT / f"book/{chapter}.ipynb":
-            copy.write_bytes(figure(notebook, name))
+            copy.write_text(figure(notebook, name), encoding="utf-8")
     return ""
 
 
-def figure(notebook: NotebookNode, name: str) -> bytes:
-    """Return the PNG of a named figure of a notebook."""
+def figure(notebook: NotebookNode, name: str) -> str:
+    """Return the SVG of a named figure of a notebook."""
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == name:
             for output in cell.outputs:
-                if "image/png" in output.get("data", {}):
-                    return base64.b64decode(output.data["image/png"])
+                if "image/svg+xml" in output.get("data", {}):
+                    return output.data["image/svg+xml"]
     raise ValueError(f"no figure is named {name}")
 
 

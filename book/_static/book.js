@@ -1,11 +1,15 @@
 // What Sphinx and the widgets leave out for readers who use a keyboard or a screen reader.
 "use strict";
 
-// Wide content that scrolls by itself must be reachable by keyboard.
+// Wide content that scrolls by itself must be reachable by keyboard, and nothing else.
 function makeScrollable() {
   const wide = "table, pre, div.math, mjx-container";
   for (const element of document.querySelectorAll(`article :is(${wide})`)) {
-    if (element.scrollWidth > element.clientWidth) element.tabIndex = 0;
+    const scrolls = element.scrollWidth > element.clientWidth + 1
+      && /auto|scroll/.test(getComputedStyle(element).overflowX);
+    element.classList.toggle("scrolls", scrolls);
+    if (scrolls) element.tabIndex = 0;
+    else element.removeAttribute("tabindex");
   }
 }
 

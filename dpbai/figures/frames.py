@@ -11,22 +11,29 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import Literal
+from typing import Any, Literal
 
 import ipywidgets as widgets
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike
 
 from dpbai import _check
+from dpbai._check import FloatArray
 from dpbai.figures.canvas import Picture
 
 CONTROLS = ("slider", "dropdown")
+GHOST = "#b8b8b8"
 
 
 def _image(picture: Picture, alt: str) -> str:
     """Return a picture with its alternative text as HTML."""
-    data = base64.b64encode(picture.png()).decode()
-    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
+    data = base64.b64encode(picture.svg().encode()).decode()
+    return f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{data}">'
 
 
 class Frame(widgets.HTML):  # type: ignore[misc]
@@ -94,11 +101,66 @@ def explorer(
         index=start,
         description=label,
         style={"description_width": "initial"},
+        layout={"width": "100%" if control == "slider" else "auto"},
     )
-    frames = [Frame(*draw(option)) for option in options.values()]
+    drawn = [draw(option) for option in options.values()]
+    steady([picture for picture, _ in drawn])
+    frames = [Frame(*frame) for frame in drawn]
     stack = widgets.Stack(frames, selected_index=start)
     widgets.jslink((chooser, "index"), (stack, "selected_index"))
     return Explorer([chooser, stack])
+
+
+def steady(pictures: Sequence[Picture]) -> None:
+    """Give pictures of the same axes the same limits and places, so that only what changes moves.
+
+    Behind its own lines and points, each shows those of the picture before, pale. Pictures whose
+    axes differ in number or scale are left alone.
+    """
+    kinds = {tuple((ax.get_xscale(), ax.get_yscale()) for ax in each.axes) for each in pictures}
+    if len(kinds) > 1:
+        return
+    for same in zip(*(picture.axes for picture in pictures), strict=True):
+        limits = np.array([[*axes.get_xlim(), *axes.get_ylim()] for axes in same])
+        places = np.array([axes.get_position().extents for axes in same])
+        lines = [_outline(axes) for axes in same]
+        inside = [*places[:, :2].max(axis=0), *places[:, 2:].min(axis=0)]
+        for number, axes in enumerate(same):
+            axes.set_xlim(_widest(limits[:, :2]))
+            axes.set_ylim(_widest(limits[:, 2:]))
+            axes.set_position(Bbox.from_extents(*inside))
+            for x, y, look in lines[number - 1] if number else ():
+                axes.plot(x, y, color=GHOST, alpha=0.7, zorder=0.6, label="_ghost", **look)
+
+
+def _widest(limits: FloatArray) -> tuple[float, float]:
+    """Return the limits that hold all of some pairs, in the direction that these run."""
+    low, high = limits.min(), limits.max()
+    return (low, high) if limits[0, 0] <= limits[0, 1] else (high, low)
+
+
+def _outline(axes: Axes) -> list[tuple[ArrayLike, ArrayLike, dict[str, Any]]]:
+    """Return the data of lines and points, each with the look of a ghost of it."""
+    found: list[tuple[ArrayLike, ArrayLike, dict[str, Any]]] = [
+        (
+            line.get_xdata(),
+            line.get_ydata(),
+            {
+                "linewidth": 1.2,
+                "marker": line.get_marker(),
+                "markersize": line.get_markersize(),
+                "linestyle": line.get_linestyle(),
+            },
+        )
+        for line in axes.get_lines()
+        if line.get_transform() == axes.transData
+    ]
+    for points in axes.collections:
+        offsets = np.asarray(points.get_offsets())
+        if isinstance(points, PathCollection) and offsets.size:
+            x, y = offsets.T
+            found.append((x, y, {"linestyle": "none", "marker": "o", "markersize": 4}))
+    return found
 
 
 class Live(widgets.VBox):  # type: ignore[misc]

@@ -30,7 +30,7 @@ def test_a_picture_of_the_readme_is_the_one_that_its_chapter_stores(
     copy = notebooks.PICTURES[chapter, name]
     stored = nbformat.read(ROOT / f"book/{chapter}.ipynb", as_version=4)
     assert f"]({copy.relative_to(ROOT).as_posix()})" in README
-    assert copy.read_bytes() == notebooks.figure(stored, name)
+    assert copy.read_text(encoding="utf-8") == notebooks.figure(stored, name)
 
 
 def test_what_the_readme_names_exists() -> None:
