@@ -119,12 +119,19 @@ def test_sizes_and_estimates_show_what_they_are_given() -> None:
     shown = axes.get_lines()[-1]
     assert tuple(shown.get_ydata()) == schedule.sizes
 
-    instance = dpbai.synthetic()
-    phase = dpbai.DPBAI(instance.features, budget=400, epsilon=1).phase(1, range(30))
-    values = np.linspace(0, 1, 30)
-    (axes,) = figures.estimates([phase], [values], instance.means).axes
-    points = np.concatenate([c.lines[0].get_ydata() for c in axes.containers])
-    np.testing.assert_array_equal(np.sort(points), values)
+
+def test_a_funnel_shows_every_estimate_and_joins_those_of_survivors() -> None:
+    policy = dpbai.DPBAI(np.eye(4), budget=100, epsilon=1)
+    phases = [policy.phase(1, range(4)), policy.phase(2, (1, 2))]
+    assert phases[0].keep == 2
+    values = [[0.1, 0.5, 0.4, 0.2], [0.45, 0.55]]
+    (axes,) = figures.funnel(phases, values, 2, best=2).axes
+    points = [y for c in axes.containers for y in c.lines[0].get_ydata()]
+    assert sorted(points) == sorted(values[0] + values[1])
+    bars = {len(c.lines[0].get_ydata()): c for c in axes.containers}
+    assert bars
+    joined = {tuple(line.get_ydata()) for line in axes.get_lines() if line.get_zorder() == 1.5}
+    assert joined == {(0.5, 0.45), (0.4, 0.55)}
 
 
 def drawn_by(arms: int, dimension: int = 2) -> tuple[figures.Picture, str]:

@@ -6,7 +6,7 @@ are opaque and light; nothing in a picture depends on the moment or the machine.
 """
 
 from dpbai.figures.canvas import Picture, canvas, panels_in_a_grid
-from dpbai.figures.elimination import arms_in_the_plane, design_errors, estimates, sizes
+from dpbai.figures.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
 from dpbai.figures.own_arms import run_trace
 from dpbai.figures.privacy import (
@@ -35,10 +35,10 @@ __all__ = [
     "decay",
     "design_errors",
     "draws",
-    "estimates",
     "exact_over_sampled",
     "explorer",
     "exponents",
+    "funnel",
     "lead_losses",
     "live",
     "losses_by_angle",

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from dpbai import _check
@@ -20,7 +19,6 @@ from dpbai.figures.canvas import (
     WIDTH,
     Picture,
     canvas,
-    panels_in_a_grid,
 )
 from dpbai.policies import Phase
 from dpbai.policies.schedule import Schedule
@@ -135,14 +133,17 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
     return figure
 
 
-def estimates(
-    phases: Sequence[Phase],
-    estimated: Sequence[ArrayLike],
-    means: ArrayLike,
-    *,
-    columns: int = 3,
+_DROPPED: Any = {"marker": "x", "color": GREY, "markersize": 3.5}
+_KEPT: Any = {"marker": "o", "color": BLUE}
+_BEST: Any = {"marker": "*", "color": ORANGE, "markersize": 11, "zorder": 3}
+_GOES_ON: Any = {"color": BLUE, "alpha": 0.45}
+_FOLLOWED: Any = {"color": ORANGE, "linewidth": 2}
+
+
+def funnel(
+    phases: Sequence[Phase], estimated: Sequence[ArrayLike], answer: int, *, best: int
 ) -> Picture:
-    """Draw what one run estimated in each phase against the truth, with the scale of its noise.
+    """Draw one run as a row of strips, one for each phase, in which survivors are joined.
 
     Parameters
     ----------
@@ -150,45 +151,61 @@ def estimates(
         The plans of the run, in order.
     estimated : sequence of array_like
         For each phase, its estimates of the active arms.
-    means : array_like of shape (K,)
-        True means of all arms.
-    columns : int, default 3
-        Number of panels side by side.
+    answer : int
+        The arm that the run returned.
+    best : int
+        The arm that is truly the best, which is followed through the run.
 
     Returns
     -------
     Picture
         Bars are one standard deviation of the privacy noise on each estimate, from the plan alone.
     """
-    truth = np.asarray(means, dtype=float)
-    with panels_in_a_grid(len(phases), columns, "true mean (0 to 1)", "private estimate") as (
-        figure,
-        panels,
-    ):
-        for panel, phase, values in zip(panels, phases, estimated, strict=True):
-            _phase(panel, phase, np.asarray(values, dtype=float), truth)
-    return figure
-
-
-def _phase(panel: Axes, phase: Phase, values: Any, truth: Any) -> None:
-    """Draw one phase of a run."""
-    active = np.array(phase.active)
-    deviations = phase.noise.standard_deviation * np.linalg.norm(phase.decoder, axis=1)
-    keeps = np.isin(active, phase.survivors(values[None])[0])
-    best = active == truth.argmax()
-    panel.axline((0.5, 0.5), slope=1, color=GREY, linewidth=1)
-    for chosen, label, look in (
-        (~keeps & ~best, "dropped", {"marker": "x", "color": GREY}),
-        (keeps & ~best, "kept", {"marker": "o", "color": BLUE}),
-        (best, "best arm", {"marker": "*", "color": ORANGE, "markersize": 11}),
-    ):
-        panel.errorbar(
-            truth[active[chosen]],
-            values[chosen],
-            deviations[chosen],
-            linestyle="none",
-            linewidth=0.8,
-            label=label,
-            **look,
+    shown = [
+        dict(zip(phase.active, np.asarray(values, dtype=float).tolist(), strict=True))
+        for phase, values in zip(phases, estimated, strict=True)
+    ]
+    going_on = [*(set(phase.active) for phase in phases[1:]), {answer}]
+    # Arms stand side by side in a strip that is as wide as they are many.
+    at = [
+        {
+            arm: place + 0.5 * (number / len(phase.active) - 0.5) * min(1, len(phase.active) / 30)
+            for number, arm in enumerate(phase.active)
+        }
+        for place, phase in enumerate(phases)
+    ]
+    with canvas(size=(WIDTH, 3.6)) as (figure, axes):
+        for place, (phase, values, kept) in enumerate(zip(phases, shown, going_on, strict=True)):
+            deviations = phase.noise.standard_deviation * np.linalg.norm(phase.decoder, axis=1)
+            bars = dict(zip(phase.active, deviations.tolist(), strict=True))
+            for label, arms, look in (
+                ("dropped", set(phase.active) - kept - {best}, _DROPPED),
+                ("kept", kept - {best}, _KEPT),
+                ("the best arm", {best} & set(phase.active), _BEST),
+            ):
+                chosen = sorted(arms)
+                x = [at[place][arm] for arm in chosen]
+                y, noise = ([of[arm] for arm in chosen] for of in (values, bars))
+                named = {"label": label} if not place else {}
+                axes.errorbar(x, y, noise, linestyle="none", linewidth=0.7, **named, **look)
+            for arm in sorted(kept) if place + 1 < len(phases) else ():
+                ends = [at[place][arm], at[place + 1][arm]], [values[arm], shown[place + 1][arm]]
+                axes.plot(*ends, zorder=1.5, **(_FOLLOWED if arm == best else _GOES_ON))
+        counts = [f"phase {phase.index}\n{len(phase.active)} arms" for phase in phases]
+        axes.set(
+            xticks=range(len(phases)),
+            xticklabels=counts,
+            ylabel="private estimate of the mean reward",
         )
-    panel.set_title(f"phase {phase.index}: {len(active)} to {phase.keep}")
+        axes.grid(visible=False, axis="x")
+        axes.annotate(
+            f"arm {answer}",
+            (len(phases) - 1, shown[-1][answer]),
+            (9, 0),
+            textcoords="offset points",
+            va="center",
+            weight="bold",
+        )
+        axes.set_xlim(-0.3, len(phases) - 0.4)
+        figure.legend(loc="outside upper center", ncols=3)
+    return figure
