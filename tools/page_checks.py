@@ -127,19 +127,56 @@ def undescribed_images(page: Page) -> list[str]:
     )
 
 
+def cut_off(page: Page) -> list[str]:
+    """On a desktop no code, table or formula is wider than its place."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article :is(pre, table, div.math)")]
+          .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
+          .map(e => `${e.scrollWidth - e.clientWidth} pixels cut off: `
+                    + e.textContent.trim().slice(0, 60))"""
+    )
+
+
+def needless_tab_stops(page: Page) -> list[str]:
+    """The tab key stops at what can be used or scrolled, and nowhere else."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article [tabindex='0']")]
+          .filter(e => !e.matches("a, button, input, select, summary, [role=slider]")
+                       && e.scrollWidth <= e.clientWidth + 1)
+          .map(e => "a needless tab stop: " + e.outerHTML.slice(0, 80))"""
+    )
+
+
+def blurred_images(page: Page) -> list[str]:
+    """Every picture is a drawing, or has at least two dots for each one that it is shown in."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article img")]
+          .filter(image => image.checkVisibility() && image.width
+                           && !/svg/.test(image.src.slice(0, 40) + image.src.slice(-4))
+                           && image.naturalWidth < 2 * image.width)
+          .map(image => `${image.naturalWidth} dots in ${image.width}: ` + image.src.slice(-60))"""
+    )
+
+
 def axe_violations(page: Page) -> list[str]:
     """Axe finds nothing serious or critical in our content."""
     # MathJax makes its own markup, and checks of contrast inside it say nothing of ours.
     context = {"include": [["article"]], "exclude": [["mjx-container"]]}
     findings = []
-    for viewport in (PHONE, DESKTOP):
+    for viewport, mode in ((PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")):
         page.set_viewport_size(viewport)
+        page.evaluate(
+            "mode => Object.assign(document.documentElement.dataset, {theme: mode, mode})", mode
+        )
         page.wait_for_timeout(100)
         findings += [
-            f"axe, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
+            f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
             for found in Axe().run(page, context=context).response["violations"]
             if found["impact"] in ("serious", "critical")
         ]
+    page.evaluate(
+        "() => Object.assign(document.documentElement.dataset, {theme: 'light', mode: 'light'})"
+    )
     return findings
 
 
@@ -149,6 +186,9 @@ PAGE_CHECKS: list[PageCheck] = [
     overflow,
     heading_order,
     undescribed_images,
+    cut_off,
+    needless_tab_stops,
+    blurred_images,
     axe_violations,
 ]
 

@@ -23,14 +23,14 @@ The gap of arm $i$ is
 $$ \Delta_i = \mu_{i^*} - \mu_i . $$ (eq-gap)
 ```
 
-| a | wide | table | of | many | columns | that | does | not | fit | a | phone | at | all |
-| - | ---- | ----- | -- | ---- | ------- | ---- | ---- | --- | --- | - | ----- | -- | --- |
-| 1 | 222222 | 333333 | 4 | 555555 | 666666 | 7777777 | 8 | 9 | 10 | 1 | 222222 | 33333 | 4 |
+| a | wide | table | of | many | columns | that | does | not | fit |
+| - | ---- | ----- | -- | ---- | ------- | ---- | ---- | --- | --- |
+| 1 | 222222 | 333333 | 4 | 555555 | 666666 | 7777777 | 8 | 9 | 10 |
 
 ## A figure
 """
 FIGURE = """
-%config InlineBackend.figure_formats = ["png"]
+%config InlineBackend.figure_formats = ["svg"]
 import matplotlib.pyplot as plt
 plt.figure(figsize=(6, 3))
 plt.plot([0, 1])
@@ -45,10 +45,10 @@ def frame(value):
     figure, axes = plt.subplots(figsize=(4, 2))
     axes.set_title(f"T = {value}")
     stream = io.BytesIO()
-    figure.savefig(stream, format="png")
+    figure.savefig(stream, format="svg")
     plt.close(figure)
     data = base64.b64encode(stream.getvalue()).decode()
-    return widgets.HTML(f'<img alt="T = {value}" src="data:image/png;base64,{data}">')
+    return widgets.HTML(f'<img alt="T = {value}" src="data:image/svg+xml;base64,{data}">')
 
 def explorer(control, trait):
     stack = widgets.Stack([frame(value) for value in range(3)], selected_index=0)

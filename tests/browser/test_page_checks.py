@@ -58,6 +58,7 @@ def test_unlinked_control_is_found(context: BrowserContext, html: Path) -> None:
     visit.page.close()
 
 
+DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 BROKEN = [
     (page_checks.untypeset_formulas, "<h1>A</h1><span class='math'>x</span>"),
     (
@@ -70,7 +71,17 @@ BROKEN = [
     (page_checks.heading_order, "<h1>A</h1><h1>B</h1>"),
     (page_checks.heading_order, "<h2>A</h2>"),
     (page_checks.undescribed_images, "<h1>A</h1><img src='a.png' alt=''>"),
+    (
+        page_checks.cut_off,
+        "<h1>A</h1><pre style='width: 90px; overflow: auto'>one very long line of code</pre>",
+    ),
+    (page_checks.needless_tab_stops, "<h1>A</h1><span tabindex='0'>x</span>"),
+    (page_checks.blurred_images, f"<h1>A</h1><img alt='A dot.' width='60' src='{DOT}'>"),
     (page_checks.axe_violations, "<h1>A</h1><p style='color: #eee'>pale</p>"),
+    (
+        page_checks.axe_violations,
+        "<h1>A</h1><style>[data-theme=dark] p {color: #eee}</style><p>pale in the dark</p>",
+    ),
     (page_checks.axe_violations, "<h1>A</h1><a href='b.html'></a>"),
 ]
 
