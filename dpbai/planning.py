@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy import stats
+import scipy
 
 from dpbai import _check
 from dpbai._check import Seed
@@ -205,7 +205,7 @@ class _Judge:
             errors, done = errors + more - result.successes, done + more
             self.looks += 1
             risk = self.risk / (self.looks * (self.looks + 1))
-            bounds = stats.binomtest(errors, done).proportion_ci(1 - 2 * risk, method="exact")
+            bounds = scipy.stats.binomtest(errors, done).proportion_ci(1 - 2 * risk, method="exact")
             if bounds.high <= self.target:
                 return "enough"
             if bounds.low > self.target:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
@@ -91,7 +91,7 @@ class Simulation:
         """
         _check.proportion(level, "level")
         _check.choice(method, "method", get_args(IntervalMethod))
-        test = stats.binomtest(self.successes, self.trials)
+        test = scipy.stats.binomtest(self.successes, self.trials)
         low, high = test.proportion_ci(level, method=method)
         return float(low), float(high)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from fractions import Fraction
 from functools import partial
@@ -203,7 +204,8 @@ def test_anything_as_an_argument_is_taken_or_is_an_error_that_names_it(data):
 
 def test_every_public_name_is_called_here():
     called = {name.partition(".")[0] for name in CALLS}
-    missing = set(dpbai.__all__) - called - MADE_BY_THE_LIBRARY - WITHOUT_ARGUMENTS - NOT_CALLED
+    public = {name for name in dpbai.__all__ if not inspect.ismodule(getattr(dpbai, name))}
+    missing = public - called - MADE_BY_THE_LIBRARY - WITHOUT_ARGUMENTS - NOT_CALLED
     assert missing == set()
 
 

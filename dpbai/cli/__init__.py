@@ -7,15 +7,15 @@ the machine failed on the way (a full disk, a search that found nothing).
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 
-from dpbai.cli import experiments, run
-from dpbai.cli.arguments import EPILOG, Parser
-from dpbai.session import SessionError
+from dpbai.cli.commands import parser
+
+__all__ = ["main", "parser"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 _WRONG_PATH = (
@@ -25,12 +25,15 @@ _WRONG_PATH = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    arguments = parser().parse_args(argv)
+    given = parser().parse_args(argv)
+    from dpbai.session import SessionError  # all that computes comes after help has been given
+
+    module, function = given.run.split(".")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = _note
         try:
-            arguments.run(arguments)
+            getattr(import_module(f"dpbai.cli.{module}"), function)(given)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone, for instance `head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -41,21 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (OSError, RuntimeError, MemoryError) as error:
             return _failed(error, FAILED)
     return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
-    top = Parser(
-        prog="dpbai",
-        description="Find the best of several arms within a budget of pulls, privately.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    run.add_commands(commands)
-    experiments.add_commands(commands)
-    return top
 
 
 def _failed(reason: object, code: int) -> int:

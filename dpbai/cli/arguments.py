@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from dpbai.cli.choices import POLICIES, REWARDS, WITH_DELTA
 
-Command = Callable[[argparse.Namespace], None]
 Commands = Any  # what argparse's add_subparsers returns
 
 EPILOG = """\
@@ -43,8 +41,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def command(commands: Commands, name: str, run: Command, text: str, more: str = "") -> Parser:
-    """Add a command that does `run`, with a line of help and more of it."""
+def command(commands: Commands, name: str, run: str, text: str, more: str = "") -> Parser:
+    """Add a command that does `run`, a "module.function" here, with a line of help and more."""
     sub: Parser = commands.add_parser(
         name, help=text, description=f"{text}. {more}".strip(), allow_abbrev=False
     )

@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpbai._check import FloatArray
-from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Policy
-from dpbai.rewards import Bernoulli, Beta, RewardLaw, Uniform
+import dpbai
 
-# DP-OD with the norm that keeps what epsilon promises.
-POLICIES: dict[str, tuple[str, Callable[..., Policy]]] = {
-    "dp-bai": ("DP-BAI", DPBAI),
-    "dp-bai-gauss": ("DP-BAI-Gauss", DPBAIGauss),
-    "baseline": ("Baseline", Baseline),
-    "dp-od": ("DP-OD", partial(DPOD, norm="l1")),
-    "od-linbai": ("OD-LinBAI", ODLinBAI),
+if TYPE_CHECKING:
+    from dpbai._check import FloatArray
+    from dpbai.rewards import RewardLaw
+
+# Title, and name in `dpbai`, where the class is looked up only when it is used.
+POLICIES = {
+    "dp-bai": ("DP-BAI", "DPBAI"),
+    "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
+    "baseline": ("Baseline", "Baseline"),
+    "dp-od": ("DP-OD", "DPOD"),
+    "od-linbai": ("OD-LinBAI", "ODLinBAI"),
 }
+NOISE = {"opendp": "OpenDPNoise", "numpy": "NumpyNoise"}
 NOT_PRIVATE = "od-linbai"
 WITH_DELTA = "dp-bai-gauss"
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """A law of rewards in [0, 1], and the means that it can have."""
 
-    make: Callable[[float], RewardLaw]
+    name: str
     lowest: float
     highest: float
 
+    def make(self, mean: float) -> RewardLaw:
+        """Return the law with this mean."""
+        law: RewardLaw = getattr(dpbai, self.name)(mean)
+        return law
+
 
 REWARDS = {
-    "bernoulli": Law(Bernoulli, 0.0, 1.0),
-    "uniform": Law(Uniform, 0.0, 0.5),
-    "beta": Law(Beta, 0.001, 0.999),
+    "bernoulli": Law("Bernoulli", 0.0, 1.0),
+    "uniform": Law("Uniform", 0.0, 0.5),
+    "beta": Law("Beta", 0.001, 0.999),
 }
 
 
-def maker(name: str, delta: float | None) -> Callable[..., Policy]:
+def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
     """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
-    make: Callable[..., Policy] = POLICIES[name][1]
+    make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])
+    if name == "dp-od":
+        return partial(make, norm="l1")  # the norm that keeps what epsilon promises
     if name != WITH_DELTA:
         return make
     if delta is None:
@@ -51,7 +59,7 @@ def maker(name: str, delta: float | None) -> Callable[..., Policy]:
 
 def policy(
     name: str, features: FloatArray, *, budget: int, epsilon: float | None, delta: float | None
-) -> Policy:
+) -> dpbai.Policy:
     """Return the policy that the options ask for.
 
     Raises

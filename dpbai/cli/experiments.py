@@ -14,74 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from tqdm import tqdm
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.cli import arguments, choices, gaps, tables
+from dpbai.cli import choices, gaps, tables
+from dpbai.cli.commands import BUDGET_COLUMNS
+from dpbai.cli.tables import Table
 from dpbai.exact import NotExactError, exact_success
 from dpbai.instance import Instance
 from dpbai.planning import smallest_budget
 from dpbai.policies import Policy
 from dpbai.simulate import simulate
-from dpbai.study import COLUMNS, study, takes_epsilon
+from dpbai.study import study, takes_epsilon
 
-BUDGET_COLUMNS = ["policy", "epsilon", "budget", "too_small", "confidence"]
 FIGURES = (".png", ".svg")
 _MOST_ARMS = 40
 _LEVEL = 0.95
-
-
-def add_commands(commands: arguments.Commands) -> None:
-    """Add the commands of this module to the command line."""
-    sub = arguments.command(
-        commands, "simulate", simulated, "run a policy many times on supposed means"
-    )
-    arguments.arms(sub)
-    arguments.policy(sub)
-    arguments.means(sub)
-    arguments.trials(sub, 1000)
-    arguments.output(sub, "arm,mean,recommended")
-    arguments.figure(sub)
-
-    sub = arguments.command(
-        commands, "study", studied, "compare policies over budgets and epsilons, by simulation"
-    )
-    arguments.arms(sub)
-    arguments.policies(sub)
-    sub.add_argument("--budgets", nargs="+", type=int, required=True, metavar="T", help="pulls")
-    sub.add_argument(
-        "--epsilons", nargs="+", type=float, required=True, metavar="E", help="privacy parameters"
-    )
-    arguments.means(sub)
-    arguments.trials(sub, 1000, "simulated runs in each cell")
-    sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
-    sub.add_argument(
-        "--cells", metavar="FILE", help="save each finished cell in this file, and go on from it"
-    )
-    sub.add_argument(
-        "--along",
-        choices=("budget", "epsilon"),
-        default="budget",
-        help="horizontal axis of the figure (default budget)",
-    )
-    arguments.output(sub, ",".join(COLUMNS))
-    arguments.figure(sub)
-
-    sub = arguments.command(
-        commands,
-        "budget",
-        budgeted,
-        "find the least budget for a wanted success, with privacy and without",
-    )
-    arguments.arms(sub)
-    arguments.policies(sub)
-    sub.add_argument("--epsilon", type=float, required=True, help="privacy parameter")
-    sub.add_argument("--success", type=float, default=0.95, help="wanted (default 0.95)")
-    arguments.means(sub)
-    arguments.trials(sub, 20_000, "the most simulated runs for one budget")
-    arguments.output(sub, ",".join(BUDGET_COLUMNS))
 
 
 def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[str]) -> None:
@@ -124,8 +73,9 @@ def simulated(given: argparse.Namespace) -> None:
         delta=given.delta,
     )
     result = simulate(policy, instance, trials=given.trials, seed=given.seed)
-    columns = {"arm": labels, "mean": instance.means, "recommended": result.recommended}
-    table = pd.DataFrame(columns)
+    recommended = result.recommended.tolist()
+    rows = list(zip(labels, instance.means.tolist(), recommended, strict=True))
+    table = Table(["arm", "mean", "recommended"], rows)
     low, high = result.interval(_LEVEL)
     tables.show(table)
     print(
@@ -135,7 +85,7 @@ def simulated(given: argparse.Namespace) -> None:
     print(f"Pulls: at most {result.pulls} of {policy.budget}.")
     tables.write(table, given.output)
     if given.figure:
-        _draw_recommended(table, instance.best, given.figure)
+        _draw_recommended(labels, recommended, instance.best, given.figure)
 
 
 def studied(given: argparse.Namespace) -> None:
@@ -148,7 +98,7 @@ def studied(given: argparse.Namespace) -> None:
     if given.jobs > 1:
         pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"))
     with pool as executor:
-        table = study(
+        frame = study(
             {choices.POLICIES[name][0]: maker for name, maker in _makers(given).items()},
             _instance(given, labels, features),
             budgets=given.budgets,
@@ -159,20 +109,21 @@ def studied(given: argparse.Namespace) -> None:
             path=given.cells,
             progress=sys.stderr.isatty(),
         )
+    table = Table(list(frame.columns), list(frame.itertuples(index=False)))
     tables.show(table)
     tables.write(table, given.output)
     if given.figure:
         _pyplot()
         from dpbai.figures import success_curves
 
-        _save(success_curves(table, along=given.along), given.figure)
+        _save(success_curves(frame, along=given.along), given.figure)
 
 
 def budgeted(given: argparse.Namespace) -> None:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features = tables.read_arms(given.arms)
     instance = _instance(given, labels, features)
-    rows = []
+    rows, searches = [], {}
     makers = _makers(given)
     cases = [
         (name, epsilon)
@@ -189,24 +140,25 @@ def budgeted(given: argparse.Namespace) -> None:
             seed=given.seed,
         )
         rows.append((name, epsilon, found.budget, found.too_small, found.confidence))
-    table = pd.DataFrame(rows, columns=BUDGET_COLUMNS)
+        searches[name, epsilon] = found
+    table = Table(BUDGET_COLUMNS, rows)
     print(
         f"Least budget to find {labels[instance.best]} with probability {given.success:g} "
         f"(it leads by {np.sort(instance.gaps)[1]:.4g}); `too_small` is known not to do:"
     )
     tables.show(table)
     for name in makers:
-        found_by = table[table["policy"] == name].set_index("epsilon")
-        if len(found_by) == 2:
-            private, free = found_by.loc[given.epsilon], found_by.loc[math.inf]
-            low = f"{(private['too_small'] + 1) / free['budget']:.3g}"
-            high = f"{private['budget'] / (free['too_small'] + 1):.3g}"
+        if (name, math.inf) in searches:
+            private, free = searches[name, given.epsilon], searches[name, math.inf]
+            low = f"{(private.too_small + 1) / free.budget:.3g}"
+            high = f"{private.budget / (free.too_small + 1):.3g}"
             ratio = low if low == high else f"{low} to {high}"
             print(f"Price of privacy for {name}: {ratio} times the budget without it.")
-    private = table[np.isfinite(table["epsilon"])]
-    if not private.empty:
-        cheapest = private.loc[private["budget"].idxmin(), "policy"]
-        print(f"Cheapest at epsilon = {given.epsilon:g}: {cheapest}.")
+    budgets = {
+        name: found.budget for (name, epsilon), found in searches.items() if epsilon < math.inf
+    }
+    if budgets:
+        print(f"Cheapest at epsilon = {given.epsilon:g}: {min(budgets, key=budgets.__getitem__)}.")
     tables.write(table, given.output)
 
 
@@ -286,13 +238,15 @@ def _save(figure: Any, path: str) -> None:
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path[-3:] == "svg" else {})
 
 
-def _draw_recommended(table: pd.DataFrame, best: int, path: str) -> None:
+def _draw_recommended(
+    labels: Sequence[str], recommended: Sequence[int], best: int, path: str
+) -> None:
     _pyplot()
     from dpbai.figures.canvas import BLUE, GREY, canvas
 
     with canvas() as (figure, axes):
-        colors = [BLUE if arm == best else GREY for arm in range(len(table))]
-        axes.bar(table["arm"], table["recommended"], color=colors)
+        colors = [BLUE if arm == best else GREY for arm in range(len(labels))]
+        axes.bar(labels, recommended, color=colors)
         axes.set(xlabel="arm (the best one in blue)", ylabel="runs that recommended it")
-        axes.tick_params(axis="x", rotation=90 if len(table) > 12 else 0)
+        axes.tick_params(axis="x", rotation=90 if len(labels) > 12 else 0)
         _save(figure, path)

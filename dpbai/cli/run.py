@@ -3,103 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
-import pandas as pd
-
+import dpbai
 from dpbai import privacy
 from dpbai._check import FloatArray
-from dpbai.cli import arguments, choices, experiments, tables
+from dpbai.cli import choices, experiments, tables
+from dpbai.cli.commands import PHASE_COLUMNS
+from dpbai.cli.tables import Table
 from dpbai.noise import NoNoise
 from dpbai.policies import Policy
 from dpbai.privacy.plans import reachable, representable
-from dpbai.session import (
-    NumpyNoise,
-    OpenDPNoise,
-    ReleaseNoise,
-    ReleaseWarning,
-    Session,
-    SessionError,
-)
+from dpbai.session import NumpyNoise, ReleaseWarning, Session, SessionError
 
-NOISE: dict[str, Callable[[], ReleaseNoise]] = {"opendp": OpenDPNoise, "numpy": NumpyNoise}
-PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
 _LIMIT = 200  # active sets looked at for the ranges of a phase
-
-
-def add_commands(commands: arguments.Commands) -> None:
-    """Add the commands of this module to the command line."""
-    sub = arguments.command(
-        commands,
-        "plan",
-        plan,
-        "show what a run would do: phases, pulls, noise and guarantee",
-        "Later phases depend on the arms that survive: their entries are ranges. With --gap, also "
-        "how often the best arm would be found.",
-    )
-    arguments.arms(sub)
-    arguments.policy(sub)
-    arguments.gap(
-        sub,
-        "say how often the best arm is found if it leads by this much, and the other means are as "
-        "close to it as linear ones can be",
-    )
-    arguments.best(sub, "with --gap: if this arm is the best (default: for each arm)")
-    arguments.trials(sub, 2000, "with --gap: simulated runs for each possible best arm")
-    arguments.output(sub, ",".join(PHASE_COLUMNS))
-
-    sub = arguments.command(
-        commands,
-        "start",
-        start,
-        "begin a run, in a new session file",
-        "While a phase is under way the file holds sums of rewards: keep it as safe as the rewards "
-        "are. After that it holds what was released, and no more.",
-    )
-    arguments.session(sub, "the session file to make")
-    arguments.arms(sub)
-    arguments.policy(sub)
-    sub.add_argument(
-        "--noise",
-        choices=NOISE,
-        default="opendp",
-        help="opendp: for a release (default), needs dpbai[opendp]; numpy: for a rehearsal only",
-    )
-
-    sub = arguments.command(
-        commands, "next", following, "show, as CSV, which arms to pull now, and how often"
-    )
-    arguments.session(sub)
-    arguments.output(sub, "arm,pulls")
-
-    sub = arguments.command(
-        commands,
-        "tell",
-        tell,
-        "take rewards, in any order and in parts",
-        "A file is taken as a whole or, if anything in it is wrong, not at all. Told twice, it "
-        "counts twice: `dpbai status` shows what has come in.",
-    )
-    arguments.session(sub)
-    sub.add_argument(
-        "rewards",
-        metavar="rewards.csv",
-        help="CSV: arm,reward, a line for each pull, rewards in [0, 1]; or arm,total,count, sums "
-        "of rewards and of how many; - reads it from standard input",
-    )
-    sub.add_argument("--seed", type=int, help="of the noise, in a rehearsal with --noise numpy")
-
-    sub = arguments.command(commands, "status", status, "show how far a run has come")
-    arguments.session(sub)
-    arguments.output(sub, "arm,state,estimate,received,missing")
-
-    sub = arguments.command(
-        commands, "recommend", recommend, "show the answer, the private estimates, the guarantee"
-    )
-    arguments.session(sub)
-    arguments.output(sub, "arm,estimate,phase")
 
 
 def plan(given: argparse.Namespace) -> None:
@@ -132,7 +52,7 @@ def start(given: argparse.Namespace) -> None:
     """Begin a run."""
     labels, features = tables.read_arms(given.arms)
     policy = _policy(given, features)
-    noise = NOISE[given.noise]()
+    noise = getattr(dpbai, choices.NOISE[given.noise])()
     session = Session(policy, noise=noise, path=given.session, labels=labels)
     print(f"{given.session} is ready.")
     _show_missing(session)
@@ -141,9 +61,9 @@ def start(given: argparse.Namespace) -> None:
 def following(given: argparse.Namespace) -> None:
     """Show which arms to pull now."""
     session = _resumed(given.session)
-    table = pd.DataFrame(list(session.requests.items()), columns=["arm", "pulls"])
+    table = Table(["arm", "pulls"], list(session.requests.items()))
     if given.output is None:
-        print(table.to_csv(index=False, lineterminator="\n"), end="")
+        tables.write_to(sys.stdout, table)
     tables.write(table, given.output)
 
 
@@ -185,8 +105,7 @@ def status(given: argparse.Namespace) -> None:
         )
         for arm, label in enumerate(session.labels)
     ]
-    table = pd.DataFrame(rows, columns=["arm", "state", "estimate", "received", "missing"])
-    table = table.astype({"received": "Int64", "missing": "Int64", "estimate": float})
+    table = Table(["arm", "state", "estimate", "received", "missing"], rows)
     tables.show(table)
     tables.write(table, given.output)
     _show_missing(session)
@@ -205,7 +124,7 @@ def recommend(given: argparse.Namespace) -> None:
     last = {label: released.phase for released in session.released for label in released.active}
     estimates = session.estimates
     rows = [(label, estimates[label], last[label]) for label in session.labels]
-    table = pd.DataFrame(rows, columns=["arm", "estimate", "phase"])
+    table = Table(["arm", "estimate", "phase"], rows)
     tables.show(table)
     print(session.certificate)
     tables.write(table, given.output)
@@ -241,7 +160,7 @@ def _show_missing(session: Session) -> None:
     print(f"Phase {len(session.released) + 1} needs: {', '.join(missing)}")
 
 
-def _phases(policy: Policy) -> pd.DataFrame:
+def _phases(policy: Policy) -> Table:
     """Return a row for each phase, with ranges over the active sets that may survive."""
     plans, complete = reachable(policy, _LIMIT)
     if representable(policy) and not complete:
@@ -259,7 +178,7 @@ def _phases(policy: Policy) -> pd.DataFrame:
         )
         for index, phases in enumerate(plans, start=1)
     ]
-    return pd.DataFrame(rows, columns=PHASE_COLUMNS)
+    return Table(PHASE_COLUMNS, rows)
 
 
 def _range(values: Iterable[float]) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
-import pandas as pd
 
 from dpbai import _check
 from dpbai._check import FloatArray
@@ -72,17 +71,43 @@ def read_rewards(path: str, labels: Sequence[str]) -> dict[str, tuple[Fraction, 
     return sums
 
 
-def write(table: pd.DataFrame, path: str | None) -> None:
+class Table(NamedTuple):
+    """A table to show and to write; None and NaN are blank in it."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def write(table: Table, path: str | None) -> None:
     """Write a table as CSV, if a file is named."""
     if path is not None:
         with _named(path).open("w", encoding="utf-8", newline="") as file:
-            table.to_csv(file, index=False, lineterminator="\n")
+            write_to(file, table)
 
 
-def show(table: pd.DataFrame) -> None:
-    """Print a table, aligned."""
-    blank = table.astype(object).where(table.notna(), "")
-    print(blank.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+def write_to(file: TextIO, table: Table) -> None:
+    """Write a table as CSV, each number in full."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_cell(value, repr) for value in row] for row in table.rows)
+
+
+def show(table: Table) -> None:
+    """Print a table, aligned, with four digits of each number."""
+    lines = [
+        table.columns,
+        *([_cell(value, "{:.4g}".format) for value in row] for row in table.rows),
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def _cell(value: object, number: Callable[[float], str]) -> str:
+    """Return what a cell says: a number that is no whole one in the way of `number`."""
+    if value is None or value != value:
+        return ""
+    return number(float(value)) if isinstance(value, float) else str(value)
 
 
 def _read(path: str, *headers: tuple[Any, ...]) -> tuple[list[str], list[Row]]:

@@ -16,7 +16,7 @@ import math
 from functools import cached_property
 
 import numpy as np
-from scipy import signal, stats
+import scipy
 
 from dpbai._check import FloatArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
@@ -56,11 +56,11 @@ class LatticeVariable:
         self.knots: FloatArray = start + step * points.astype(np.float64)
         self._step, self._scale, self._rate = step, scale, step / scale
         self._deviation = math.hypot(step * math.sqrt(variance), math.sqrt(2) * scale)
-        chances = stats.binom.pmf(points, count, share)
+        chances = scipy.stats.binom.pmf(points, count, share)
         decay = [1.0, -math.exp(-self._rate)]
 
         def from_left(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-            sums = np.cumsum(values), signal.lfilter([1.0], decay, values)
+            sums = np.cumsum(values), scipy.signal.lfilter([1.0], decay, values)
             return np.append(0.0, sums[0]), np.append(0.0, sums[1])
 
         # Entry k + 1 counts the points up to k on the left, those from k + 1 on the right.

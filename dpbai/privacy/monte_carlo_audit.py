@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
@@ -213,10 +213,10 @@ def _log_ratio_bound(
     first: IntArray, second: IntArray, runs: int, delta: float, level: float
 ) -> FloatArray:
     """Return a lower bound on log((P - delta) / P') from hits of so many runs each."""
-    miss = (1 - level) / 2
-    low = np.where(first > 0, stats.beta.ppf(miss, np.maximum(first, 1), runs - first + 1), 0.0)
+    miss, beta = (1 - level) / 2, scipy.stats.beta
+    low = np.where(first > 0, beta.ppf(miss, np.maximum(first, 1), runs - first + 1), 0.0)
     high = np.where(
-        second < runs, stats.beta.ppf(1 - miss, second + 1, np.maximum(runs - second, 1)), 1.0
+        second < runs, beta.ppf(1 - miss, second + 1, np.maximum(runs - second, 1)), 1.0
     )
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(low - delta, 0)) - np.log(high))

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from tqdm.auto import tqdm
 
 from dpbai import _check
 from dpbai._check import Seed
@@ -25,6 +24,9 @@ from dpbai.instance import Instance
 from dpbai.policies import Policy
 from dpbai.simulate import Simulation, simulate
 from dpbai.study.cells import CellFile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = (
     "policy",
@@ -125,6 +127,8 @@ def study(
         partial(simulate, cells[number].policy, instance, trials=trials, seed=seeds[number])
         for number in missing
     ]
+    from tqdm.auto import tqdm  # these two take longer to import than all of dpbai
+
     with tqdm(total=len(cells), initial=len(results), disable=not progress, unit="cell") as bar:
         for position, result in in_any_order(calls, executor):
             number = missing[position]
@@ -133,6 +137,8 @@ def study(
                 file.add(number, result)
             bar.update()
     rows = [_row(cell, results[number], level) for number, cell in enumerate(cells)]
+    import pandas as pd
+
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 from pathlib import Path
 from pydoc import locate
@@ -33,7 +34,9 @@ DOCUMENTED = [locate(name) for name in LISTED]
 def test_every_public_name_is_documented(package: str) -> None:
     module = importlib.import_module(package)
     public = {name: getattr(module, name) for name in module.__all__}
-    assert [name for name, value in public.items() if value not in DOCUMENTED] == []
+    rooms = [name for name, value in public.items() if inspect.ismodule(value)]
+    undocumented = [name for name, value in public.items() if value not in DOCUMENTED]
+    assert sorted(set(undocumented) - set(rooms)) == []
 
 
 def test_every_name_that_a_chapter_imports_is_documented() -> None:
@@ -46,7 +49,7 @@ def test_every_name_that_a_chapter_imports_is_documented() -> None:
         for name in node.names
     }
     objects = {name: locate(name) for name in sorted(imported)}
-    modules = [name for name, value in objects.items() if isinstance(value, type(dpbai))]
+    modules = [name for name, value in objects.items() if inspect.ismodule(value)]
     undocumented = [name for name, value in objects.items() if value not in DOCUMENTED]
     assert sorted(set(undocumented) - set(modules)) == []
 

@@ -1,0 +1,87 @@
+from . import (
+    designs,
+    exact,
+    instance,
+    linearity,
+    noise,
+    planning,
+    policies,
+    privacy,
+    rewards,
+    session,
+    theory,
+)
+from .designs.g_optimal import Design, g_optimal_design
+from .designs.max_det import MaxDet, max_det
+from .exact import exact_error, exact_success
+from .instance import Instance, hard_instances, synthetic, two_armed
+from .noise import Gaussian, Laplace, NoNoise
+from .planning import SmallestBudget, smallest_budget
+from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
+from .policies.schedule import Schedule
+from .privacy import certificate, certify, exact_audit, monte_carlo_audit, pull_audit
+from .rewards import Bernoulli, Beta, Empirical, Uniform
+from .session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
+from .simulate import Simulation, simulate
+from .study import study
+from .theory import explicit_upper_bound, gauss_upper_bound, hardness, upper_bound
+
+__version__: str
+
+__all__ = [
+    "DPBAI",
+    "DPOD",
+    "Baseline",
+    "Bernoulli",
+    "Beta",
+    "DPBAIGauss",
+    "Design",
+    "Empirical",
+    "Gaussian",
+    "Instance",
+    "Laplace",
+    "MaxDet",
+    "NoNoise",
+    "NumpyNoise",
+    "ODLinBAI",
+    "OpenDPNoise",
+    "Phase",
+    "Policy",
+    "ReleaseWarning",
+    "Schedule",
+    "Session",
+    "SessionError",
+    "Simulation",
+    "SmallestBudget",
+    "Uniform",
+    "certificate",
+    "certify",
+    "designs",
+    "exact",
+    "exact_audit",
+    "exact_error",
+    "exact_success",
+    "explicit_upper_bound",
+    "g_optimal_design",
+    "gauss_upper_bound",
+    "hard_instances",
+    "hardness",
+    "instance",
+    "linearity",
+    "max_det",
+    "monte_carlo_audit",
+    "noise",
+    "planning",
+    "policies",
+    "privacy",
+    "pull_audit",
+    "rewards",
+    "session",
+    "simulate",
+    "smallest_budget",
+    "study",
+    "synthetic",
+    "theory",
+    "two_armed",
+    "upper_bound",
+]
