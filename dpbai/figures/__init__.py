@@ -1,4 +1,4 @@
-"""Pictures and explorers that the chapters share.
+"""Pictures and explorers that the chapters share; nothing here computes what it draws.
 
 Each function draws one figure and returns it, closed, so that a notebook shows it once. Series
 differ in colour, marker and line style, so that they can be told apart without colour; backgrounds

@@ -1,4 +1,9 @@
-"""The policies of the paper, each a planner of `Phase`s."""
+"""The policies: each plans, phase by phase, what to pull, what to release, and how many arms stay.
+
+A policy of its own is one class in one file. `phase` says what a plan and a policy are, `schedule`
+holds the sizes of the paper's Sec. 3. Nothing here draws a random number, sees a reward, or knows
+which engine will execute a plan, or what a plan gives away.
+"""
 
 from dpbai.policies.dp_bai import DPBAI, Baseline, DPBAIGauss
 from dpbai.policies.od_linbai import DPOD, ODLinBAI

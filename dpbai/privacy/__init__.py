@@ -1,6 +1,8 @@
 """Privacy, computed from plans and attacked by audits (Sec. 2, App. table-DP, App. DP-BAI-Gauss).
 
-`certificate` bounds from above what any run can give away; the audits bound it from below.
+`certificate` bounds from above what any run can give away; the audits bound it from below. Nothing
+here believes what a policy says of itself: a loss is computed from a plan's release and noise.
+Nothing here executes a plan on real rewards, or knows how good its answers are.
 """
 
 from dpbai.privacy.audit import Audit, pull_audit

@@ -1,4 +1,9 @@
-"""A policy on real rewards, with noise that is fit for a release."""
+"""A policy on real rewards, with noise that is fit for a release.
+
+Here are the live run, the file that it can be resumed from, and the sources of noise. Nothing here
+computes a guarantee of its own, which is `dpbai.privacy`'s, or knows of an instance: what the true
+means are is what a run is there to find out.
+"""
 
 from dpbai.session.guarantee import SessionCertificate
 from dpbai.session.live import Session, SessionError

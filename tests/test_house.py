@@ -1,0 +1,140 @@
+"""The house: what may import what, and what arrives only when it is used."""
+
+import ast
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpbai
+
+PACKAGE = Path(dpbai.__file__).parent
+FLOORS = (
+    {"_check"},
+    {"_beta", "_describe", "_parallel", "_transforms"},
+    {"noise", "rewards"},
+    {"instance"},
+    {"designs"},
+    {"policies"},
+    {"simulate", "exact", "privacy", "theory"},
+    {"planning", "linearity", "study", "session"},
+    {"figures"},
+    {"cli"},
+)
+"""Rooms from the ground up: each imports from floors below its own, and nothing beside it."""
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LIBRARIES = {
+    "study": {"pandas", "tqdm"},
+    "session": {"opendp"},
+    "figures": {"IPython", "ipywidgets", "matplotlib", "mpl_toolkits", "pandas"},
+    "cli": {"matplotlib", "tqdm"},
+}
+"""What a room may use besides Python, NumPy and SciPy."""
+EVERYWHERE = sys.stdlib_module_names | {"dpbai", "numpy", "scipy"}
+HEAVY = {
+    "IPython",
+    "ipywidgets",
+    "matplotlib",
+    "opendp",
+    "pandas",
+    "scipy.signal",
+    "scipy.stats",
+    "tqdm",
+}
+
+
+def imported(source: str) -> set[str]:
+    """Return what a file imports, wherever in it, by full names."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {"." * node.level + f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def wrong_imports(source: str, room: str) -> list[str]:
+    """Return what a file in a room imports and must not."""
+    wrong = []
+    for name in sorted(imported(source)):
+        package, other, *_ = [*name.split("."), ""]
+        below = other == room or FLOOR.get(other, -1) < FLOOR[room]
+        if package not in EVERYWHERE | LIBRARIES.get(room, set()) or not below:
+            wrong.append(name)
+    return wrong
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not room_of(path).startswith("__")]
+
+
+def test_every_room_is_on_a_floor():
+    assert {room_of(path) for path in FILES} - set(FLOOR) == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_imports_from_floors_below_only(path: Path):
+    assert wrong_imports(path.read_text(encoding="utf-8"), room_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("policies", "from dpbai.simulate import simulate"),
+        ("exact", "import dpbai.theory.upper"),
+        ("theory", "from dpbai import exact"),
+        ("designs", "def f():\n    import pandas"),
+        ("noise", "from .rewards import Uniform"),
+    ],
+)
+def test_an_import_from_above_is_found(room: str, line: str):
+    assert len(wrong_imports(line, room)) == 1
+
+
+def test_each_package_says_what_it_holds():
+    for path in PACKAGE.rglob("__init__.py"):
+        assert len(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "") > 200, path
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the modules that a fresh interpreter holds after some code."""
+    code += "\nimport sys; sys.stderr.write('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import dpbai",
+        "from dpbai import DPBAI, Session, exact_error, simulate, study, upper_bound",
+        "import dpbai; [getattr(dpbai, name) for name in dpbai.__all__]",
+    ],
+)
+def test_what_is_heavy_arrives_only_when_it_is_used(code: str):
+    assert loaded_after(code) & HEAVY == set()
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "plan --help"])
+def test_the_command_line_gives_help_without_the_library(option: str):
+    run = f"from dpbai.__main__ import main\ntry: main({option.split()})\nexcept SystemExit: pass"
+    assert loaded_after(run) & {"numpy", "dpbai.policies", "dpbai.session"} == set()
+
+
+def test_names_that_arrive_late_are_there_all_the_same():
+    assert {"DPBAI", "simulate", "study", "theory"} < set(dir(dpbai))
+    # Their modules have the same names, and must not take their places.
+    code = (
+        "import dpbai.simulate, dpbai.study, dpbai; dpbai.simulate.__code__, dpbai.study.__code__"
+    )
+    assert "dpbai.study.grid" in loaded_after(code)
+    for name in ("simulate", "DPBAI", "study"):
+        assert pickle.loads(pickle.dumps(getattr(dpbai, name))) is getattr(dpbai, name)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        dpbai.no_such_name  # noqa: B018
