@@ -64,6 +64,14 @@ def number(value: Any, name: str) -> float:
     return result
 
 
+def positive(value: Any, name: str) -> float:
+    """Return `value` as a positive and finite `float`."""
+    result = number(value, name)
+    if not 0 < result < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {result}")
+    return result
+
+
 def epsilon(value: Any) -> float:
     """Return the privacy parameter: in [1e-300, 1e300], or infinity, which means no noise.
 

@@ -22,6 +22,8 @@ from dpbai._check import FloatArray
 
 CALIBRATIONS = ("classic", "analytic")
 _BEYOND = 1e150
+_LEAST_RATIO = 1e-155  # of deviation to shift: with less, epsilon exceeds every double
+_LARGEST_RATIO = 2.0**1022
 _NODES, _WEIGHTS = special.roots_legendre(20)
 _SERIES_FROM = 30.0
 _SEEN = 1e-7
@@ -115,21 +117,18 @@ class Laplace:
 
     def loss(self, shift: ArrayLike) -> float:
         """Return the L1 norm of `shift` divided by the scale: epsilon, with delta = 0."""
-        return float(np.abs(np.asarray(shift, dtype=float)).sum() / self.scale)
+        with np.errstate(over="ignore"):
+            return float(np.abs(np.asarray(shift, dtype=float)).sum()) / self.scale
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
         """Return the delta that `epsilon` below the loss of `shift` leaves.
 
-        It is the exact 1 - exp((epsilon - loss) / 2) for a shift of one coordinate; else the
-        largest of any mechanism of that loss, (e^loss - e^epsilon) / (e^loss + 1) (Kairouz, Oh and
-        Viswanath, 2015).
+        It is 1 - exp((epsilon - loss) / 2): exact for a shift of one coordinate, and an upper bound
+        for others. To move several coordinates one after the other is no harder to tell than to
+        move one of them all the way (Dong, Roth and Su, 2022, on groups).
         """
-        excess = self.loss(shift) - epsilon
-        if excess <= 0:
-            return 0.0
-        if np.count_nonzero(shift) == 1:
-            return -math.expm1(-excess / 2)
-        return -math.expm1(-excess) / (1 + math.exp(-excess - epsilon))
+        excess = self.loss(shift) - epsilon if epsilon < math.inf else 0.0
+        return -math.expm1(-excess / 2) if excess > 0 else 0.0
 
     def log_density(self, x: ArrayLike) -> FloatArray:
         """Return -abs(x)/scale - log(2 scale)."""
@@ -187,13 +186,13 @@ class Gaussian:
 
     def loss(self, shift: ArrayLike) -> float:
         """Return the least epsilon for which the release is (epsilon, delta)-private, exactly."""
-        sensitivity = float(np.linalg.norm(np.asarray(shift, dtype=float)))
-        return _gaussian_epsilon(self.sigma / sensitivity, self.delta) if sensitivity else 0.0
+        length = _length(shift)
+        return _gaussian_epsilon(self.sigma / length, self.delta) if length else 0.0
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
         """Return the least delta for which the release is (epsilon, delta)-private, exactly."""
-        sensitivity = float(np.linalg.norm(np.asarray(shift, dtype=float)))
-        return math.exp(gaussian_log_delta(epsilon, self.sigma / sensitivity)) if sensitivity else 0
+        length = _length(shift)
+        return math.exp(gaussian_log_delta(epsilon, self.sigma / length)) if length else 0.0
 
     def log_density(self, x: ArrayLike) -> FloatArray:
         """Return -(x/sigma)^2 / 2 - log(sigma sqrt(2 pi))."""
@@ -218,6 +217,11 @@ class Gaussian:
         return self.sigma
 
 
+def _length(shift: ArrayLike) -> float:
+    """Return the L2 norm; squares of coordinates could underflow or overflow, their lengths not."""
+    return math.hypot(*np.ravel(np.asarray(shift, dtype=float)).tolist())
+
+
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     """Return log delta of Gaussian noise of deviation `sigma` that hides a shift of length 1.
 
@@ -239,6 +243,9 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     phi(v - u) (R(v - u) - R(v + u)), which neither overflows nor underflows. For small u the
     bracket would cancel: it is the integral of -R'(x) = 1 - x R(x) over [v - u, v + u].
     """
+    if epsilon == math.inf or sigma < _LEAST_RATIO:
+        return -math.inf if epsilon == math.inf else 0.0
+    sigma = min(sigma, _LARGEST_RATIO)  # with less noise than there is, no less shows
     u, v = 1 / (2 * sigma), epsilon * sigma
     if v - u > _BEYOND:  # delta is 0 to any precision, and its exponent would overflow
         return -math.inf
@@ -249,10 +256,9 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
         missing = special.ndtr(v - u) + math.exp(log_density) * float(_mills(u + v))
         return math.log1p(-missing) if missing < 1 else -math.inf
     if u < max(1.0, v / 4):
-        bracket = u * float(_WEIGHTS @ _mills_fall(v + u * _NODES))
-    else:
-        bracket = float(_mills(v - u) - _mills(v + u))
-    return log_density + math.log(bracket)
+        fall = float(_WEIGHTS @ _mills_fall(v + u * _NODES))
+        return log_density + math.log(u) + math.log(fall)
+    return log_density + math.log(float(_mills(v - u) - _mills(v + u)))
 
 
 def _mills(x: ArrayLike) -> FloatArray:
@@ -271,7 +277,9 @@ def _mills_fall(x: FloatArray) -> FloatArray:
 @lru_cache(maxsize=1024)
 def _gaussian_epsilon(ratio: float, delta: float) -> float:
     """Return the epsilon of Gaussian noise of deviation `ratio` that hides a shift of length 1."""
-    target = math.log(delta)
+    if ratio < _LEAST_RATIO:
+        return math.inf
+    ratio, target = min(ratio, _LARGEST_RATIO), math.log(delta)
 
     def excess(log_epsilon: float) -> float:
         return gaussian_log_delta(math.exp(log_epsilon), ratio) - target

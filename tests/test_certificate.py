@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import dpbai
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
+from dpbai.session import SessionError
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
@@ -465,3 +467,247 @@ def test_a_phase_stores_integers_of_python_whatever_it_is_given():
     phase = dpbai.Phase(whole, (0, 1), (whole,), (whole,), NoNoise(), whole, decoder_matrix=decoder)
     stored = (phase.index, phase.keep, *phase.pulled, *phase.pulls)
     assert {type(value) for value in stored} == {int}
+
+
+# Units in which everything is huge or tiny.
+
+
+MOMENTS = np.array([[2.0, 0.0, 4.0], [0.0, -4.0, 4.0]])
+
+
+def in_units(unit, noise):
+    """The same phase, released in another unit."""
+    return replace(PLAN, noise=noise, release_matrix=MOMENTS * unit, decoder_matrix=np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("unit", [1e-300, 1e-170, 1e-155, 1e155, 1e160, 1e300])
+@pytest.mark.parametrize("law", [Laplace, partial(Gaussian, delta=1e-5)])
+def test_the_unit_of_a_release_does_not_change_its_loss(law, unit, group):
+    usual = dpbai.certify([in_units(1.0, law(3.0))], group=group)
+    other = dpbai.certify([in_units(unit, law(3.0 * unit))], group=group)
+    assert usual.epsilon > 0.5
+    assert other.epsilon == pytest.approx(usual.epsilon, rel=1e-12)
+    for epsilon in (0.0, 0.3):
+        assert other.delta_at(epsilon) == pytest.approx(usual.delta_at(epsilon), rel=1e-9)
+
+
+@pytest.mark.parametrize("law", [Laplace, partial(Gaussian, delta=1e-5)])
+def test_the_audit_of_a_scaled_release_stays_below_its_certificate(law):
+    for unit in (1e-170, 1.0, 1e150):
+        plan = replace(
+            PLAN,
+            noise=law(0.3 * unit),
+            release_matrix=np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]) * unit,
+            decoder_matrix=np.array([[1.0, 0.0], [0.0, 1.0], [0.5, -1.0]]),
+        )
+        found = dpbai.exact_audit(OnePhase(plan))
+        held = dpbai.certificate(OnePhase(plan))
+        assert found.epsilon > 0.1
+        assert found.delta_at(held.epsilon) <= held.delta + 1e-13
+
+
+exponents = st.integers(-1070, 1020)
+
+
+@given(scale=exponents, moves=st.lists(exponents, min_size=1, max_size=3), pulls=st.integers(1, 99),
+       bound=exponents, group=st.sampled_from([1, 2**53]))  # fmt: skip
+def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, group):
+    """Against exact arithmetic: never less, more only where doubles are coarse or end."""
+    release = np.array([[2.0**move] for move in moves])
+    phase = Phase(
+        1, (0, 1), (0,), (pulls,), Laplace(2.0**scale), 1, release, np.ones((2, len(moves)))
+    )
+    found = dpbai.certify([phase], reward_bound=2.0**bound, group=group).epsilon
+    exact = (
+        sum(Fraction(2) ** move for move in moves) * Fraction(2) ** (bound - scale) * group / pulls
+    )
+    if math.isfinite(found):
+        assert Fraction(found) >= exact * (1 - Fraction(1, 10**15)) or exact < Fraction(5e-324)
+    else:
+        assert exact > Fraction(2) ** 1000 or min(moves) + bound < -900 or max(moves) + bound > 900
+    gaussian = replace(phase, noise=Gaussian(2.0**scale, 1e-9))
+    certified = dpbai.certify([gaussian], reward_bound=2.0**bound, group=group)
+    assert certified.epsilon >= 0
+    assert 0 <= certified.delta_at(1.0) <= 1
+
+
+# Laws for which more than one reward is accounted.
+
+
+@dataclass(frozen=True)
+class Cauchy:
+    """Heavy tails: the loss grows with the logarithm of the shift."""
+
+    scale: float
+    delta = 0.0
+    standard_deviation = math.inf
+
+    def sample(self, rng, shape):
+        return self.scale * rng.standard_cauchy(shape)
+
+    def loss(self, shift):
+        shift = np.abs(shift) / self.scale
+        ratios = (shift + np.sqrt(shift**2 + 4)) ** 2 / 4
+        return float(np.log(ratios).sum())
+
+    def delta_at(self, epsilon, shift):
+        return float(self.loss(shift) > epsilon)
+
+    def characteristic_function(self, t):
+        return np.exp(-self.scale * np.abs(t)) + 0j
+
+
+def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
+    """Two rewards in two phases show twice the loss of one: more than two in one phase do."""
+    heavy = [replace(PLAN, noise=Cauchy(0.01)), replace(PLAN, index=2, noise=Cauchy(0.01))]
+    one = dpbai.certify(heavy)
+    both_in_one_phase = heavy[0].loss(2.0)
+    assert both_in_one_phase < 2 * one.epsilon - 3
+    for options in ({"group": 2}, {"neighbours": "pull index"}):
+        with pytest.raises(ValueError, match=r"Gaussian noise only, .* type Cauchy"):
+            dpbai.certify(heavy, **options)
+    assert "told by its own class" in str(one)
+    assert one.remarks[0] == "the loss of Cauchy noise is told by its own class"
+
+    class Narrower(Laplace):
+        def loss(self, shift):
+            return super().loss(shift) / 10
+
+    with pytest.raises(ValueError, match="type Narrower"):
+        dpbai.certify([replace(PLAN, noise=Narrower(1.0))], group=2)
+
+
+@given(shift=st.lists(st.floats(0, 3), min_size=1, max_size=2), epsilon=st.floats(0, 4))
+@settings(max_examples=25)
+def test_several_small_steps_are_no_easier_to_tell_than_one_large_one(shift, epsilon):
+    """delta of Laplace noise in one or two coordinates, by a sum over a fine grid."""
+    edges = np.linspace(-25, 28, 1000)
+
+    def masses(move):
+        return np.diff(np.exp(Laplace(1.0).log_cdf(edges - move)))
+
+    here, there = np.ones(1), np.ones(1)
+    for move in shift:
+        here, there = np.outer(here, masses(0.0)).ravel(), np.outer(there, masses(move)).ravel()
+    exact = np.maximum(0, here - math.exp(epsilon) * there).sum()
+    assert exact <= Laplace(1.0).delta_at(epsilon, shift) + 1e-9
+
+
+# What is executed is what was certified.
+
+
+class Delegating:
+    """Hands on whatever it is asked for."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def __getattr__(self, name):
+        return getattr(self._policy, name)
+
+
+def test_a_policy_that_hands_on_its_attributes_is_certified():
+    """Its list of releases is not believed, and not needed: all its plans are looked at."""
+    policy = dpbai.DPBAI(np.eye(4), budget=60, epsilon=0.5)
+    found = dpbai.certificate(Delegating(policy))
+    assert found.complete
+    assert found.losses == pytest.approx(dpbai.certificate(policy).losses)
+
+
+class Forgetful(Leaky):
+    """Lists its releases itself, and leaves the quiet ones out."""
+
+    def representatives(self, index):
+        return super().representatives(index)
+
+
+class Choosy(dpbai.DPBAI):
+    """Pulls one of two arms only, which is on no list of DP-BAI, and has little noise then."""
+
+    def _collection(self, active):
+        if len(active) > 2:
+            return super()._collection(active)
+        return active[:1], np.array([[1.0], [0.5]])
+
+    def noise(self, pulls):
+        alone = self.schedule.pulls(self.schedule.usable_budget, 1)
+        return Laplace((0.1 if pulls == alone else 1) / self.epsilon / pulls)
+
+
+@pytest.mark.parametrize(("maker", "epsilon"), [(Forgetful, 25), (Choosy, 5)])
+def test_no_list_of_releases_is_believed_but_the_librarys_own(maker, epsilon):
+    policy = maker(np.eye(3), budget=12, epsilon=0.5)
+    certified = dpbai.certificate(policy)
+    assert certified.complete
+    assert certified.epsilon == pytest.approx(epsilon)
+    assert 0.5 < dpbai.exact_audit(policy).epsilon <= certified.epsilon * (1 + 1e-12)
+    many = maker(np.random.default_rng(0).normal(size=(30, 6)), budget=900, epsilon=0.5)
+    assert not dpbai.certificate(many, limit=5).complete
+
+
+def test_a_policy_of_ones_own_with_another_noise_needs_no_enumeration():
+    class Quieter(dpbai.DPBAI):
+        def noise(self, pulls):
+            return Laplace(1 / pulls)
+
+    policy = Quieter(np.random.default_rng(0).normal(size=(30, 6)), budget=900, epsilon=0.5)
+    assert dpbai.certificate(policy, limit=5).complete
+    object.__setattr__(policy, "phase", dpbai.Baseline.phase.__get__(policy))
+    assert not dpbai.certificate(policy, limit=5).complete
+
+
+def test_a_phase_cannot_do_more_than_its_attributes_say():
+    with pytest.raises(TypeError, match="cannot be subclassed"):
+
+        class Loud(Phase):
+            def statistic(self, means):
+                return 50 * means
+
+
+class Fickle(dpbai.DPBAI):
+    """Plans with little noise every other time that it is asked."""
+
+    asked = 0
+
+    def phase(self, index, active):
+        type(self).asked += 1
+        plan = super().phase(index, active)
+        quiet = Laplace(plan.noise.scale / 50)
+        return replace(plan, noise=quiet) if type(self).asked % 2 else plan
+
+
+def test_a_plan_that_changes_from_call_to_call_is_found_out():
+    with pytest.raises(ValueError, match="plan the same phase each time, and losses of phase 1"):
+        dpbai.certificate(Fickle(np.eye(3), budget=30, epsilon=0.5))
+
+
+def test_a_session_releases_no_plan_that_its_guarantee_does_not_cover():
+    """The plan grows quiet after the guarantee was computed."""
+
+    class Later(dpbai.DPBAI):
+        quiet = False
+
+        def phase(self, index, active):
+            plan = super().phase(index, active)
+            return replace(plan, noise=Laplace(plan.noise.scale / 2)) if self.quiet else plan
+
+    run = dpbai.Session(Later(np.eye(3), budget=30, epsilon=0.5))
+    Later.quiet = True
+    run.record({arm: [1.0] * pulls for arm, pulls in run.requests.items()})
+    promised, second = run.certificate, run.requests
+    assert len(run.released) == 1
+    with pytest.raises(SessionError, match="loses more than all plans that the guarantee"):
+        run.record({arm: [1.0] * pulls for arm, pulls in second.items()})
+    assert (run.certificate, run.requests, len(run.released)) == (promised, second, 1)
+
+
+# Text.
+
+
+def test_a_certificate_tells_what_it_is_about():
+    policy = dpbai.DPBAI(np.eye(3), budget=30, epsilon=0.5)
+    assert str(dpbai.certificate(policy)) == (
+        "Each one reward: epsilon = 0.5, delta = 0, for all releases together, past and to come.\n"
+        "Noise by its law in real numbers."
+    )

@@ -3,6 +3,7 @@
 import math
 from itertools import combinations, permutations, product
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -272,6 +273,23 @@ def test_delta_vanishes_at_the_loss_and_is_one_without_noise():
     public = dpbai.exact_audit(dpbai.ODLinBAI(TILTED, budget=9))
     assert public.epsilon == math.inf
     assert public.delta_at(3.0) == 1
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 700.0, 709.5, 710.0, 900.0, 1e9, math.inf])
+def test_delta_is_right_where_the_exponential_of_epsilon_is_no_double(epsilon):
+    """By numbers with exponents of any size."""
+    audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(3), budget=12, epsilon=1000.0))
+    columns = audit.log_probabilities[:, np.concatenate([audit.pairs, audit.pairs[:, ::-1]])]
+    worst = 0
+    for here, there in {tuple(map(tuple, pair)) for pair in columns.transpose(1, 2, 0)}:
+        lost = mpmath.mpf(0)
+        for one, other in zip(here, there, strict=True):
+            below = -mpmath.inf if other == -math.inf else mpmath.mpf(epsilon) + other - one
+            lost += max(0, mpmath.exp(one) * (1 - mpmath.exp(below)))
+        worst = max(worst, lost)
+    assert audit.delta_at(epsilon) == pytest.approx(float(worst), rel=1e-12)
+    if epsilon == 710:
+        assert worst == pytest.approx(2 / 3, abs=1e-3)
 
 
 def test_relabelled_arms_give_the_same_loss():

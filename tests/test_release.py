@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import dpbai
 from dpbai import linearity
-from dpbai.session import ReleaseWarning, SessionCertificate, release
+from dpbai.privacy import Certificate
+from dpbai.session import ReleaseWarning, release
 
 PLAN = linearity.holdout([2, 5], pulls=3, epsilon=0.5)
 REWARDS = [[1.0, 0.5, 0.25], [0, 0, 1]]
@@ -80,7 +81,7 @@ def test_the_text_of_a_certificate_never_promises_more_than_its_epsilon(
     planned: float, excess: float
 ) -> None:
     epsilon = planned * (1 + excess)
-    made = SessionCertificate(epsilon, 0.0, planned, "OpenDP", 0, ())
+    made = Certificate((epsilon,), 0.0, planned, "OpenDP", "reward", 1, 1.0, complete=True)
     told = re.search(r"epsilon = (\S+?)(?: \+ (\S+) \(rounding\))?,", str(made).replace("\n ", ""))
     assert told is not None
     total = float(told[1]) + float(told[2] or 0)

@@ -9,6 +9,7 @@ reward; the engines (simulation, live sessions, exact probabilities, audits) exe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 
 _OWN_NOISES = {Laplace, Gaussian, NoNoise}
+_COARSE = 2.0**-1022  # doubles below have fewer digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,10 @@ class Phase:
     keep: int
     release_matrix: FloatArray | None = None
     decoder_matrix: FloatArray | None = None
+
+    def __init_subclass__(cls) -> None:
+        # A subclass could execute something else than the plan that its privacy is computed from.
+        raise TypeError("Phase cannot be subclassed: all that a phase may do is in its attributes")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", _check.whole(self.index, "index"))
@@ -117,33 +123,34 @@ class Phase:
         """Pulls in all."""
         return sum(self.pulls)
 
-    @property
-    def shifts(self) -> tuple[FloatArray, ...]:
-        """How far one reward of each pulled arm can move the released statistic.
+    def shifts(self, factor: float = 1.0) -> tuple[FloatArray, ...]:
+        """Return how far one reward of each pulled arm, moved by `factor`, moves the statistic.
 
-        A reward in [0, 1] moves the mean of its arm j by at most 1/n_j, and so the release by at
-        most `release[:, j] / n_j`. Coordinates that do not move may be left out.
+        It moves the mean of its arm j by `factor` / n_j, and so the release by at most
+        abs(release[:, j]) factor / n_j. Coordinates that do not move may be left out.
         """
         if self.release_matrix is None:
-            by_pulls = {n: np.array([1 / n]) for n in set(self.pulls)}
+            by_pulls = {n: _upwards(np.array([1 / n]) * factor) for n in set(self.pulls)}
             return tuple(by_pulls[n] for n in self.pulls)
-        return tuple((self.release_matrix / np.array(self.pulls)).T)
+        moves = self.release_matrix != 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            shifts = _upwards(np.abs(self.release_matrix) / np.array(self.pulls)) * factor
+        return tuple(np.where(moves, _upwards(shifts), 0.0).T)
 
     @cached_property
     def losses(self) -> tuple[float, ...]:
         """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone."""
-        if self.release_matrix is None:
-            by_pulls = {n: self.noise.loss([1 / n]) for n in set(self.pulls)}
-            return tuple(by_pulls[n] for n in self.pulls)
-        return tuple(self.noise.loss(shift) for shift in self.shifts)
+        return self._losses(1.0)
 
     def loss(self, reward_bound: float = 1.0) -> float:
         """Return the largest privacy loss of one reward, for rewards in [0, `reward_bound`]."""
-        if self.release_matrix is None:
-            shifts = [np.array([1 / n]) for n in set(self.pulls)]
-        else:
-            shifts = list(self.shifts)
-        return max((self.noise.loss(reward_bound * shift) for shift in shifts), default=0.0)
+        return max(self._losses(_check.positive(reward_bound, "reward_bound")), default=0.0)
+
+    def _losses(self, reward_bound: float) -> tuple[float, ...]:
+        shifts = self.shifts(reward_bound)
+        distinct = {id(shift): shift for shift in shifts}
+        losses = {key: self.noise.loss(shift) for key, shift in distinct.items()}
+        return tuple(losses[id(shift)] for shift in shifts)
 
     def statistic(self, means: FloatArray) -> FloatArray:
         """Return the statistic before noise; `means` has shape (..., m), the result (..., q)."""
@@ -165,6 +172,11 @@ class Phase:
             positions = np.sort(order[:, : self.keep], axis=1)
         arms: IntArray = np.asarray(self.active, dtype=np.int64)
         return np.asarray(np.take(arms, positions), dtype=np.int64)
+
+
+def _upwards(shifts: FloatArray) -> FloatArray:
+    """Return shifts as they are, but rounded up where doubles near 0 are too coarse for them."""
+    return np.where(shifts < _COARSE, np.nextafter(shifts, math.inf), shifts)
 
 
 def checked_step(

@@ -6,7 +6,7 @@ Nothing here executes a plan on real rewards, or knows how good its answers are.
 """
 
 from dpbai.privacy.audit import Audit, pull_audit
-from dpbai.privacy.certificate import Certificate, certificate, certify
+from dpbai.privacy.certificate import Certificate, Mechanism, certificate, certify
 from dpbai.privacy.exact_audit import exact_audit
 from dpbai.privacy.monte_carlo_audit import LowerBound, monte_carlo_audit, run_on_table
 from dpbai.privacy.pull_by_pull import PullByPull
@@ -17,6 +17,7 @@ __all__ = [
     "Audit",
     "Certificate",
     "LowerBound",
+    "Mechanism",
     "PullByPull",
     "TableGrid",
     "certificate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,9 +88,12 @@ class Audit:
         epsilon = _check.loss(epsilon)
         totals = np.zeros((2, len(self.pairs)))
         for values in self.log_probabilities:
-            first, second = np.exp(values[self.pairs.T])
-            totals[0] += np.maximum(0, first - np.exp(epsilon) * second)
-            totals[1] += np.maximum(0, second - np.exp(epsilon) * first)
+            first, second = values[self.pairs.T]
+            for total, this, other in ((totals[0], first, second), (totals[1], second, first)):
+                # In logarithms: e^epsilon may be no double where its product with P' is one.
+                with np.errstate(invalid="ignore"):
+                    below = np.where(np.isneginf(other), -math.inf, epsilon + other - this)
+                total += np.exp(this) * -np.expm1(np.minimum(below, 0))
         return float(totals.max(initial=0.0))
 
 

@@ -7,7 +7,6 @@ reads. The n-th pull of an arm gives its n-th reward, so no reward is read twice
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
@@ -56,12 +55,11 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     With few pulls the output gives away less than the release: with two arms, n pulls of each, and
     Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
-    if not 0 < _check.number(reward_bound, "reward_bound") < math.inf:
-        raise ValueError(f"reward_bound must be positive and finite, got {reward_bound}")
+    reward_bound = _check.positive(reward_bound, "reward_bound")
     arms = arms_of(policy)
     plans = dict(_plans(policy, (), (0,) * arms))
     blocks = _blocks(reads for _, reads in plans.values())
-    grid = checked_grid(TableGrid(blocks, (0.0, float(reward_bound)), arms))
+    grid = checked_grid(TableGrid(blocks, (0.0, reward_bound), arms))
     laws = {past: _survival(phase, reads, grid) for past, (phase, reads) in plans.items()}
     outputs, rows = zip(*_transcripts(laws, (), np.zeros(grid.size)), strict=True)
     return Audit(outputs, np.stack(rows), grid, grid.neighbours())

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import combinations, takewhile
 from math import comb
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import TypeGuard
 
 import numpy as np
 
-from dpbai.policies import Phase, Policy
+from dpbai import _check
+from dpbai.policies import DPBAI, Baseline, DPBAIGauss, Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 
-
-@runtime_checkable
-class Representable(Policy, Protocol):
-    """A policy that can list all its releases without going through all active sets."""
-
-    def representatives(self, index: int) -> tuple[Phase, ...]:
-        """Return plans of phase `index` that release what any active set can release."""
+_LISTED = {"phase", "representatives", "collections", "_collection"}
 
 
-def representable(policy: Policy) -> TypeGuard[Representable]:
-    """Return whether a policy lists all its releases itself.
+def representable(policy: Policy) -> TypeGuard[DPBAI]:
+    """Return whether a policy lists all its releases itself, and can be believed.
 
-    A class that inherits the list and plans its phases anew has no list of these.
+    These are DP-BAI and its relatives, with any noise; a class that chooses arms or plans phases in
+    another way has no such list.
     """
-    if not isinstance(policy, Representable) or "phase" in vars(policy):
+    if not isinstance(policy, DPBAI) or _LISTED & vars(policy).keys():
         return False
-    classes = type(policy).__mro__
-    listing, planning = (
-        next(depth for depth, cls in enumerate(classes) if name in vars(cls))
-        for name in ("representatives", "phase")
-    )
-    return listing <= planning
+    own = (DPBAI, Baseline, DPBAIGauss)
+    below = takewhile(lambda cls: cls not in own, type(policy).__mro__)
+    return not any(_LISTED & vars(cls).keys() for cls in below)
+
+
+def releases(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
+    """Return plans of each phase that release whatever a run can release, and whether all of it."""
+    if not representable(policy):
+        return reachable(policy, limit)
+    some, _ = reachable(policy, 1)
+    return [
+        [*phases, *policy.representatives(index)] for index, phases in enumerate(some, start=1)
+    ], True
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
@@ -53,6 +56,7 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
             for active in sorted(layer)
             if len(active) > 1
         ]
+        _check_pure(policy, phases[0], spent=layer[phases[0].active])
         plans.append(phases)
         survivors: Iterable[tuple[Phase, tuple[int, ...]]]
         if sum(comb(len(phase.active), phase.keep) for phase in phases) <= limit:
@@ -68,3 +72,14 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
         for phase, kept in survivors:
             layer[kept] = max(layer.get(kept, 0), before[phase.active] + phase.cost)
     return plans, complete
+
+
+def _check_pure(policy: Policy, phase: Phase, spent: int) -> None:
+    """Raise ValueError if a policy plans the phase differently when it is asked again."""
+    again = planned(policy, phase.index, phase.active, spent=spent)
+    for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses"):
+        if not np.array_equal(getattr(phase, name), getattr(again, name)):
+            raise ValueError(
+                f"policy must plan the same phase each time, and {name} of phase {phase.index} for "
+                f"active {_check.told(phase.active)} changed"
+            )

@@ -5,7 +5,6 @@ computes a guarantee of its own, which is `dpbai.privacy`'s, or knows of an inst
 means are is what a run is there to find out.
 """
 
-from dpbai.session.guarantee import SessionCertificate
 from dpbai.session.live import Session, SessionError
 from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
 from dpbai.session.records import Released
@@ -19,7 +18,6 @@ __all__ = [
     "ReleaseWarning",
     "Released",
     "Session",
-    "SessionCertificate",
     "SessionError",
     "release",
 ]

@@ -30,8 +30,8 @@ from numpy.typing import ArrayLike
 from dpbai import _check
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
+from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session import file
-from dpbai.session.guarantee import Guarantee, SessionCertificate
 from dpbai.session.noise import (
     NumpyNoise,
     OpenDPNoise,
@@ -93,6 +93,7 @@ class Session:
     ) -> None:
         arms = range(arms_of(policy))
         self._begin(policy, noise, arms if labels is None else labels)
+        self._promised  # noqa: B018  (noise that the source lacks fails here)
         self._state = self._advanced(self._started(()))
         self._store = None if path is None else _store(path)
         if self._store:
@@ -199,16 +200,17 @@ class Session:
         }
 
     @property
-    def certificate(self) -> SessionCertificate:
+    def certificate(self) -> Certificate:
         """The guarantee of the session, with what has to be said of its noise.
 
         For a policy other than DP-BAI and its relatives, many active sets are planned for this.
         """
-        return self._guarantee.certificate(self.noise, self.released)
+        notes = (remark for phase in self.released for remark in phase.remarks)
+        return self._promised.after([phase.epsilon for phase in self.released], notes)
 
     @cached_property
-    def _guarantee(self) -> Guarantee:
-        return Guarantee.of(self.policy, self.noise)
+    def _promised(self) -> Certificate:
+        return certificate(self.policy, mechanism=self.noise)
 
     def record(self, rewards: Mapping[Any, ArrayLike]) -> None:
         """Take rewards of one or more arms: all of them, or on an error none.
@@ -296,6 +298,11 @@ class Session:
         return state
 
     def _release(self, phase: Phase, sums: Sequence[Fraction]) -> Released:
+        if not self._promised.covers(certify([phase], mechanism=self.noise)):
+            raise SessionError(
+                f"the plan of phase {phase.index} loses more than all plans that the guarantee was "
+                "computed from; a policy must plan the same phase for the same active set each time"
+            )
         release = Release.of(phase, sums, self.noise, phase.index)
         estimates = phase.estimates(np.array(release.statistic)[None])
         names = self.labels

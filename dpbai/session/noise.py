@@ -10,7 +10,7 @@ and is for simulation.
 The secret itself must not leak by rounding either: a sum of doubles depends on their order, and can
 move by more than one reward does (Casacuberta, Shoemate, Vadhan and Wagaman, "Widespread
 underestimation of sensitivity in differentially private libraries", CCS 2022). So sums are exact
-here, the statistic is rounded once, and `shifts` counts that rounding.
+here, the statistic is rounded once, and certificates count that rounding.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from dpbai import _check
 from dpbai._check import Seed
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase
+from dpbai.privacy.certificate import Mechanism, Shift
 
-Shift = tuple[Fraction, ...]
-"""How far one reward can move each released coordinate."""
-
-_ZERO, _ONE = Fraction(0), Fraction(1)
+_EPS = 2.0**-52
 
 
 class ReleaseWarning(UserWarning):
@@ -38,22 +36,11 @@ class ReleaseWarning(UserWarning):
 
 
 @runtime_checkable
-class ReleaseNoise(Protocol):
+class ReleaseNoise(Mechanism, Protocol):
     """A source of noise for a `Session`."""
-
-    @property
-    def name(self) -> str:
-        """What drew the noise, as certificates call it."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What a certificate must say against this source."""
 
     def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
         """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
-
-    def loss(self, noise: Noise, shift: Shift) -> float:
-        """Return the epsilon of such a release when one reward can move it by `shift`."""
 
 
 class NumpyNoise:
@@ -92,7 +79,7 @@ class NumpyNoise:
 
     def loss(self, noise: Noise, shift: Shift) -> float:
         """Return the epsilon of the law of `noise`, as if it were drawn as a real number."""
-        return noise.loss([float(step) for step in shift])
+        return noise.loss(shift)
 
 
 class OpenDPNoise:
@@ -135,14 +122,22 @@ class OpenDPNoise:
 
     def loss(self, noise: Noise, shift: Shift) -> float:
         """Return OpenDP's epsilon, at the delta of a `Gaussian`; never rounded down."""
-        if isinstance(noise, NoNoise):
-            return noise.loss([float(step) for step in shift])
+        if isinstance(noise, NoNoise) or not any(shift):
+            return NoNoise().loss(shift)
         measurement = _measurement(noise)
-        if isinstance(noise, Gaussian):
-            length = math.sqrt(_rounded_up(sum((step**2 for step in shift), _ZERO)))
-            profile = _opendp().c.make_zCDP_to_approxDP(measurement)
-            return float(profile.map(math.nextafter(length, math.inf)).epsilon(noise.delta))
-        return float(measurement.map(_rounded_up(sum(shift, _ZERO))))
+        length = math.hypot(*shift) if isinstance(noise, Gaussian) else sum(shift)
+        # Up by more than either can have been rounded down.
+        length = math.nextafter(length * (1 + (len(shift) + 1) * _EPS), math.inf)
+        if math.isinf(length):
+            return math.inf
+        if not isinstance(noise, Gaussian):
+            return float(measurement.map(length))
+        dp = _opendp()
+        try:
+            return float(dp.c.make_zCDP_to_approxDP(measurement).map(length).epsilon(noise.delta))
+        except dp.OpenDPException:  # its exponents overflow; this is the bound that it tightens
+            rho = float(measurement.map(length))
+            return (rho + 2 * math.sqrt(-rho * math.log(noise.delta))) * (1 + 4 * _EPS)
 
 
 def _opendp() -> Any:
@@ -173,33 +168,6 @@ def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]
     if phase.release_matrix is None:
         return tuple(float(mean) for mean in means)
     return tuple(
-        float(sum((Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)), _ZERO))
+        float(sum(Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)))
         for row in phase.release_matrix.tolist()
     )
-
-
-def shifts(phase: Phase) -> set[Shift]:
-    """Return how far one reward of each pulled arm can move what `exact_statistic` returns.
-
-    One reward moves the exact statistic by at most `release[:, j] / n_j`; each coordinate that
-    moves is then rounded, by at most half a unit in the last place before and after.
-    """
-    if phase.release_matrix is None:
-        return {(Fraction(1, pulls) + _unit(_ONE),) for pulls in phase.pulls}
-    rows = [[abs(Fraction(entry)) for entry in row] for row in phase.release_matrix.tolist()]
-    units = [_unit(sum(row, _ZERO)) for row in rows]
-    return {
-        tuple(row[arm] / pulls + unit for row, unit in zip(rows, units, strict=True) if row[arm])
-        for arm, pulls in enumerate(phase.pulls)
-    }
-
-
-def _unit(bound: Fraction) -> Fraction:
-    """Return the unit in the last place of the largest double up to `bound`."""
-    return Fraction(math.ulp(float(bound)))
-
-
-def _rounded_up(value: Fraction) -> float:
-    """Return the least double that is no smaller."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai.policies import Phase
-from dpbai.session.guarantee import loss
+from dpbai.privacy.certificate import certify
 from dpbai.session.noise import OpenDPNoise, ReleaseNoise, ReleaseWarning, exact_statistic
 from dpbai.session.rewards import array_sum
 
@@ -42,11 +42,12 @@ class Release:
         cls, phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
     ) -> Release:
         """Release exact sums of rewards, with noise for phase `number` of a run."""
+        account = certify([phase], mechanism=source)
         return cls(
             statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
-            epsilon=loss(phase, source),
-            delta=phase.noise.delta,
-            remarks=source.remarks,
+            epsilon=account.epsilon,
+            delta=account.delta,
+            remarks=account.notes,
         )
 
 
