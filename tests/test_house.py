@@ -138,3 +138,43 @@ def test_names_that_arrive_late_are_there_all_the_same():
         assert pickle.loads(pickle.dumps(getattr(dpbai, name))) is getattr(dpbai, name)
     with pytest.raises(AttributeError, match="no_such_name"):
         dpbai.no_such_name  # noqa: B018
+
+
+ARMS = "arm,size,constant\na,0.1,1\nb,0.9,1\nc,0.4,1\n"
+EXTRAS = ("IPython", "ipywidgets", "matplotlib", "opendp", "dask")
+
+
+def run_without_extras(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line as after an installation of no more than dpbai."""
+    (folder / "arms.csv").write_text(ARMS, encoding="utf-8")
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))"  # None: cannot be imported
+    code = f"{hidden}; from dpbai.cli import main; sys.exit(main({command.split()}))"
+    return subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan arms.csv --budget 90 --epsilon 1 --gap 0.2",
+        "simulate arms.csv --budget 90 --epsilon 1 --gap 0.2 --trials 9",
+        "study arms.csv --budgets 90 --epsilons 1 --gap 0.2 --trials 9 -o table.csv",
+        "start run.json arms.csv --budget 90 --epsilon 1 --noise numpy",
+    ],
+)
+def test_without_extras_a_user_plans_simulates_and_starts_a_session(tmp_path: Path, command: str):
+    done = run_without_extras(tmp_path, command)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("start run.json arms.csv --budget 90 --epsilon 1", "opendp"),
+        ("simulate arms.csv --budget 90 --epsilon 1 --gap 0.2 --figure bars.png", "figures"),
+    ],
+)
+def test_what_is_missing_is_named_at_once(tmp_path: Path, command: str, extra: str):
+    done = run_without_extras(tmp_path, command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"pip install 'dpbai[{extra}]'" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["arms.csv"]

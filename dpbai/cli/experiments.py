@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,7 @@ def _check_figure(path: str | None) -> None:
         raise ValueError(f"--figure must end in {' or '.join(FIGURES)}, got {path!r}")
     if path is not None:
         _check.path(path, "--figure")
+        import_module("dpbai.figures")
 
 
 def _pyplot() -> Any:

@@ -5,6 +5,11 @@ differ in colour, marker and line style, so that they can be told apart without 
 are opaque and light; nothing in a picture depends on the moment or the machine.
 """
 
+from importlib.util import find_spec
+
+if not (find_spec("matplotlib") and find_spec("ipywidgets")):
+    raise ImportError("figures need Matplotlib and ipywidgets: pip install 'dpbai[figures]'")
+
 from dpbai.figures.canvas import Picture, canvas, panels_in_a_grid
 from dpbai.figures.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
