@@ -1,6 +1,7 @@
 """The exact audit: its laws against other integrals, its search against brute force."""
 
 import math
+import sys
 from itertools import combinations, permutations, product
 
 import mpmath
@@ -13,7 +14,7 @@ from scipy import integrate, stats
 import dpbai
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
-from dpbai.privacy import log_survival
+from dpbai.privacy import log_survival, survivors
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
@@ -300,9 +301,65 @@ def test_relabelled_arms_give_the_same_loss():
     assert losses == pytest.approx([losses[0]] * 6)
 
 
-def test_plans_that_are_too_large_are_refused():
-    with pytest.raises(ValueError, match=r"at most 262144 reward tables.*monte_carlo_audit"):
-        dpbai.exact_audit(dpbai.DPBAI(np.eye(3), budget=200, epsilon=1.0))
+TOO_LARGE = {
+    "many tables": lambda: dpbai.DPBAI(np.eye(3), budget=200, epsilon=1.0),
+    "many directions": lambda: dpbai.DPBAI(dpbai.synthetic().features, budget=400, epsilon=0.5),
+    "a fine rule": lambda: dpbai.DPBAI(np.eye(3), budget=12, epsilon=1e8),
+    "a rule too fine for the memory": lambda: dpbai.DPBAI(
+        dpbai.synthetic().features, budget=400, epsilon=1e8
+    ),
+    "many outputs": lambda: dpbai.ODLinBAI(
+        np.random.default_rng(0).normal(size=(16, 16)), budget=400
+    ),
+    "more sets than a double can count": lambda: dpbai.Baseline(
+        np.random.default_rng(0).normal(size=(3000, 2)), budget=10**6, epsilon=1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("make", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_work_of_more_than_minutes_is_refused_before_it_is_begun(make, monkeypatch):
+    def begun(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(sys.modules["dpbai.privacy.exact_audit"], "log_survival", begun)
+    with pytest.raises(ValueError, match=r"an exact audit may (compute|hold) .*monte_carlo_audit"):
+        dpbai.exact_audit(make())
+
+
+def test_many_tables_with_little_to_do_for_each_are_gone_through():
+    audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(2), budget=1201, epsilon=1.0))
+    assert audit.grid.size > 2**18
+    assert audit.epsilon == pytest.approx(1 - math.log(1 + 1 / 601))
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        plan(Laplace(0.01), 2, arms=4),
+        plan(Gaussian(0.01, 1e-3), 1, arms=3),
+        plan(Laplace(0.003), 1, decoder=[[1, 0], [0, 1], [0.5, -1]]),
+        plan(Gaussian(0.02, 1e-3), 1, decoder=[[1, 0], [0, 1], [0.5, -1], [-1, 0.3]]),
+    ],
+)
+def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
+    """Nodes at which integrands are computed, each of them for so many numbers."""
+    nodes = []
+
+    def counted(*arguments):
+        rule = _rule(*arguments)
+        nodes.append(rule[0].size)
+        return rule
+
+    _rule = survivors._rule
+    monkeypatch.setattr(survivors, "_rule", counted)
+    means = np.random.default_rng(0).uniform(size=(5, len(phase.pulled)))
+    log_survival(phase, means)
+    announced = 5 * survivors.survival_work(phase, 1.0)
+    assert sum(nodes) <= announced <= 40 * sum(nodes)
+
+
+def test_three_decoded_coordinates_are_refused():
     with pytest.raises(ValueError, match="at most 2 coordinates, but phase 1 decodes 3"):
         dpbai.exact_audit(dpbai.DPOD(np.eye(3), budget=15, epsilon=1.0))
 

@@ -11,11 +11,16 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.policies.pull import PullPolicy, output_law
+from dpbai.policies.pull import Output, PullPolicy, output_law
 from dpbai.privacy.tables import Table, TableGrid
 
-LARGEST_GRID = 2**18
-"""Audits refuse grids of more tables."""
+LARGEST_WORK = 5e8
+"""How many numbers an audit may compute, which takes about a minute or two."""
+
+_HISTORY = 200.0  # to go on with a history takes as long as to compute so many numbers
+
+LARGEST_MEMORY = 2.0**28
+"""How many numbers it may hold at once, 2 GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,20 +102,27 @@ class Audit:
         return float(totals.max(initial=0.0))
 
 
-def checked_grid(grid: TableGrid) -> TableGrid:
-    """Return the grid if it is small enough to go through.
+def check_work(*, computed: float = 0.0, held: float = 0.0) -> None:
+    """Raise ValueError if an exact audit would take too much time or memory."""
+    for count, most, what in ((computed, LARGEST_WORK, "compute"), (held, LARGEST_MEMORY, "hold")):
+        if count > most:
+            raise ValueError(
+                f"an exact audit may {what} at most {most:.3g} numbers, and this one would {what} "
+                f"{count:.3g} or more: take fewer arms or pulls, or monte_carlo_audit"
+            )
 
-    Raises
-    ------
-    ValueError
-        If it has more than 2^18 tables.
+
+def check_grid(
+    grid: TableGrid, *, outputs: float, neighbours: float = 0.0, computed: float = 0.0
+) -> None:
+    """Raise ValueError if the outputs on all tables, and pairs of these, would be too many.
+
+    A table has `neighbours`, or else two on each axis of the grid; to find the law of the outputs
+    takes `computed` numbers.
     """
-    if grid.size > LARGEST_GRID:
-        raise ValueError(
-            f"an exact audit goes through at most {LARGEST_GRID} reward tables, this one would "
-            f"need {grid.size}: take fewer arms or pulls, or monte_carlo_audit"
-        )
-    return grid
+    tables = math.prod(map(float, grid.shape))
+    pairs = tables * (neighbours or 2 * len(grid.blocks)) / 2
+    check_work(computed=computed + pairs * outputs, held=6 * pairs + 2 * tables * outputs)
 
 
 def pull_audit(
@@ -132,17 +144,21 @@ def pull_audit(
     Raises
     ------
     TypeError, ValueError
-        If `policy` is no such policy, there are more than 2^18 tables, or `neighbours` is none of
-        these.
+        If `policy` is no such policy, `neighbours` is none of these, or it would take too long.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.choice(neighbours, "neighbours", ("reward", "column"))
-    grid = checked_grid(TableGrid.full(policy.arms, policy.budget))
-    laws = [
-        output_law(policy, grid.table(position), time_indexed=time_indexed)
-        for position in range(grid.size)
-    ]
+    grid = TableGrid.full(policy.arms, policy.budget)
+    alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
+    check_grid(grid, outputs=1, neighbours=alike)
+    laws: list[dict[Output, float]] = []
+    histories = 0
+    for position in range(grid.size):
+        laws.append(output_law(policy, grid.table(position), time_indexed=time_indexed))
+        histories += len(laws[-1]) * policy.budget
+        check_work(computed=histories / len(laws) * grid.size * _HISTORY)
     outputs = tuple(sorted(set().union(*laws)))
+    check_grid(grid, outputs=len(outputs), neighbours=alike)
     probabilities = np.array([[law.get(output, 0.0) for law in laws] for output in outputs])
     with np.errstate(divide="ignore"):
         log_probabilities = np.log(probabilities)

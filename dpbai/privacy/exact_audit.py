@@ -7,6 +7,7 @@ reads. The n-th pull of an arm gives its n-th reward, so no reward is read twice
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
@@ -16,9 +17,11 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
-from dpbai.privacy.audit import Audit, checked_grid
-from dpbai.privacy.survivors import Survivors, log_survival
+from dpbai.privacy.audit import Audit, check_grid, check_work
+from dpbai.privacy.survivors import BLOCK, Survivors, log_survival, survival_work
 from dpbai.privacy.tables import Entry, TableGrid
+
+_PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
 
 Transcript = tuple[Survivors, ...]
 """The arms that survive phase 1, phase 2, and so on to the one recommended."""
@@ -33,8 +36,9 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Parameters
     ----------
     policy : Policy
-        Few arms and pulls: at most 2^18 tables may differ in what the policy sees. Phases release
-        independent means of any number of arms, or decode at most two coordinates.
+        Few arms and pulls: time and memory grow fast, and what would take more than a minute or two
+        is refused. Phases release independent means of any number of arms, or decode at most two
+        coordinates.
     reward_bound : float, default 1
         Tables have entries 0 and `reward_bound`; beyond 1 the audit shows what rewards outside the
         model cost.
@@ -57,9 +61,18 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
     arms = arms_of(policy)
-    plans = dict(_plans(policy, (), (0,) * arms))
+    plans, computed, ends = {}, 0.0, 1.0
+    for past, (phase, reads) in _plans(policy, (), (0,) * arms):
+        plans[past] = phase, reads
+        sets = math.comb(len(phase.active), phase.keep)
+        ends += sets - 1
+        sums = math.prod(pulls + 1.0 for pulls in phase.pulls)
+        work = survival_work(phase, reward_bound)
+        computed += sums * work + sets * (phase.keep > 1) * _PLAN
+        check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
     blocks = _blocks(reads for _, reads in plans.values())
-    grid = checked_grid(TableGrid(blocks, (0.0, reward_bound), arms))
+    grid = TableGrid(blocks, (0.0, reward_bound), arms)
+    check_grid(grid, outputs=ends + len(plans), computed=computed)
     laws = {past: _survival(phase, reads, grid) for past, (phase, reads) in plans.items()}
     outputs, rows = zip(*_transcripts(laws, (), np.zeros(grid.size)), strict=True)
     return Audit(outputs, np.stack(rows), grid, grid.neighbours())

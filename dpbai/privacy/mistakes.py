@@ -20,10 +20,10 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Laplace
 from dpbai.policies import Phase, Policy
-from dpbai.privacy.audit import Audit, checked_grid
+from dpbai.privacy.audit import Audit, check_grid, check_work
 from dpbai.privacy.exact_audit import Transcript
 from dpbai.privacy.monte_carlo_audit import RewardTable, Run
-from dpbai.privacy.survivors import Survivors, log_survival
+from dpbai.privacy.survivors import Survivors, log_survival, survival_work
 from dpbai.privacy.tables import TableGrid
 
 MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
@@ -85,12 +85,13 @@ def reused_samples_audit(policy: Policy) -> Audit:
     Raises
     ------
     ValueError
-        If `policy` has other plans, or there are more than 2^18 tables.
+        If `policy` has other plans, or it would take too long.
     """
     first, second, grid = _two_phases(policy)
     if len(first.active) != 3:
         raise ValueError(f"policy must have 3 arms, got {len(first.active)}")
     (n, _), (m, scale) = _equal(first), _equal(second)
+    check_work(computed=grid.size * (survival_work(first, 1.0) + 3 * survival_work(second, 1.0)))
     sums = grid.steps.reshape(-1, 2, 3)
     law = _law(first, sums[:, 0], n)
     noise = Laplace(scale * m / (n + m))
@@ -111,7 +112,7 @@ def reused_noise_audit(policy: Policy) -> Audit:
     Raises
     ------
     ValueError
-        If `policy` has other plans, or there are more than 2^18 tables.
+        If `policy` has other plans, or it would take too long.
 
     Notes
     -----
@@ -128,6 +129,9 @@ def reused_noise_audit(policy: Policy) -> Audit:
     edges = np.arange(-reach, reach + 1) * epsilon
     nodes, weights = special.roots_legendre(20)
     half = np.diff(edges)[:, None] / 2
+    check_work(
+        computed=float(grid.size) * half.size * len(nodes) * arms, held=half.size * len(nodes)
+    )
     x, weight = ((edges[:-1, None] + half) + half * nodes).ravel(), (half * weights).ravel()
     unit = Laplace(1.0)
 
@@ -171,7 +175,9 @@ def _two_phases(policy: Policy) -> tuple[Phase, Phase, TableGrid]:
         for span in pairwise(cuts)
         for arm in range(arms)
     )
-    return first, second, checked_grid(TableGrid(blocks))
+    grid = TableGrid(blocks)
+    check_grid(grid, outputs=math.comb(arms, 2) * 2)
+    return first, second, grid
 
 
 def _law(phase: Phase, sums: IntArray, pulls: int) -> dict[Survivors, FloatArray]:

@@ -24,7 +24,8 @@ Survivors = tuple[int, ...]
 _NODES, _WEIGHTS = special.roots_legendre(24)
 _REACH = 45.0
 """Densities fall below e^-45 of their peak within so many scales."""
-_ROWS = 1000
+BLOCK = 1000
+"""So many rows of means are gone through at once."""
 
 
 def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]:
@@ -68,8 +69,8 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
             f"{phase.index} decodes {phase.coordinates}; use monte_carlo_audit"
         )
     blocks = [
-        law(phase, phase.noise, statistic[start : start + _ROWS])
-        for start in range(0, len(statistic), _ROWS)
+        law(phase, phase.noise, statistic[start : start + BLOCK])
+        for start in range(0, len(statistic), BLOCK)
     ]
     return {kept: np.concatenate([block[kept] for block in blocks]) for kept in blocks[0]}
 
@@ -206,3 +207,18 @@ def _ranked(phase: Phase, coordinates: FloatArray) -> Survivors:
 
 def _add(law: dict[Survivors, FloatArray], kept: Survivors, log_probability: FloatArray) -> None:
     law[kept] = np.logaddexp(law[kept], log_probability) if kept in law else log_probability
+
+
+def survival_work(phase: Phase, reward_bound: float) -> float:
+    """Return about how many numbers `log_survival` computes for each row of means."""
+    noise, arms, keep = phase.noise, len(phase.active), phase.keep
+    sets = math.comb(arms, keep)
+    if keep == arms or not isinstance(noise, Laplace | Gaussian) or phase.coordinates == 1:
+        return sets
+    reach = reward_bound * float(np.abs(phase.release).sum(axis=1).max(initial=0.0))
+    step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
+    length = reach + 2 * _REACH * noise.standard_deviation
+    if phase.decoder_matrix is None:
+        values = 1 if arms == 2 else 3 * arms + sets * keep
+        return values if arms == 2 else values * len(_NODES) * (length / step + arms)
+    return sets + (arms * (arms - 1) + 4) * len(_NODES) * ((length + reach) / step + 3)
