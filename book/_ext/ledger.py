@@ -1,5 +1,7 @@
 """The directive `ledger`: one section of `ledger.yml` as a table, with links to what carries it."""
 
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +12,36 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 COLUMNS = {"Claim": 30, "Verdict": 18, "Where": 22, "Checked by": 30}  # and widths
+SPELLED = {  # how the words in names of tests are written
+    "dp bai gauss": "DP-BAI-Gauss",
+    "dp bai": "DP-BAI",
+    "dp od": "DP-OD",
+    "od linbai": "OD-LinBAI",
+    "table dp": "table-DP",
+    "two armed": "two-armed",
+    "two sided": "two-sided",
+    "sub exponential": "sub-exponential",
+    "section 5": "Sec. 5",
+    "gauss": "Gauss",
+    "gaussian": "Gaussian",
+    "laplace": "Laplace",
+    "hoeffding": "Hoeffding",
+    "baseline": "Baseline",
+    "audibert and bubeck": "Audibert and Bubeck",
+    "papers": "paper's",
+    "proofs": "proof's",
+    "epsilon": "ε",
+    "delta": "δ",
+    "lambda": "λ",
+    "tau": "τ",
+    "tv": "TV",
+    "n i t": "n_(i,t)",
+    "h2": "H₂",
+    "m h log of it": "M H log of it",
+    "t prime": "T'",
+    "eight t over log k": "8 T / log K",
+    "65 64 12": "65, 64, 12",
+}
 
 
 class Ledger(SphinxDirective):
@@ -34,13 +66,14 @@ class Ledger(SphinxDirective):
         items = ", ".join(claim["items"]).replace("-", "–")
         if items.startswith("("):
             items = f"Eq. {items}"
-        errata = claim.get("errata", [])
-        verdict = [nodes.paragraph(text=claim["verdict"])]
-        if errata:
-            links = listed(link(f"errata#erratum-{number}", str(number)) for number in errata)
-            word = "erratum " if len(errata) == 1 else "errata "
-            verdict.append(nodes.paragraph("", "", nodes.Text(word), *links))
-        pages = listed(link(page, page.partition("#")[0]) for page in claim["chapters"])
+        verdict = [nodes.paragraph("", "", badge(claim["verdict"]))]
+        for one, many in (("erratum", "errata"), ("remark", "remarks")):
+            found = claim.get(many, [])
+            if found:
+                links = listed(link(f"errata#{one}-{number}", str(number)) for number in found)
+                word = nodes.Text(f"{one if len(found) == 1 else many} ")
+                verdict.append(nodes.paragraph("", "", word, *links))
+        pages = listed(link(page, self.title(page)) for page in claim["chapters"])
         where = [nodes.paragraph("", "", *pages)]
         if claim.get("code"):
             where.append(nodes.paragraph("", "", *listed(map(self.code, claim["code"]))))
@@ -53,6 +86,21 @@ class Ledger(SphinxDirective):
             where,
             [tested(name) for name in claim.get("tests", [])],
         )
+
+    def title(self, page: str) -> str:
+        """Return the title of a page of the book, without markup."""
+        name = page.partition("#")[0]
+        self.env.note_dependency(str(path := self.page(name)))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            text = "".join(json.loads(text)["cells"][0]["source"])
+        found = re.search(r"^# (.+)$", text, re.MULTILINE)
+        return found[1] if found else name
+
+    def page(self, name: str) -> Path:
+        """Return the source of a page."""
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        return next(path for s in (".ipynb", ".md") if (path := here / f"{name}{s}").is_file())
 
     def code(self, name: str) -> nodes.Node:
         """Return a link to the API reference."""
@@ -67,8 +115,21 @@ class Ledger(SphinxDirective):
 def tested(name: str) -> nodes.Node:
     """Return a test's claim, and where it stands."""
     file, _, claim = name.partition("::")
+    return nodes.paragraph("", sentence(claim) + " ", nodes.emphasis(text=f"({file})"))
+
+
+def sentence(claim: str) -> str:
+    """Return the claim in the name of a test as a plain sentence."""
     text = claim.replace("_", " ")
-    return nodes.paragraph("", text + " ", nodes.emphasis(text=f"({file})"))
+    for plain, spelled in SPELLED.items():
+        text = re.sub(rf"\b{plain}\b", spelled, text)
+    first = text.partition(" ")[0]
+    return (text if len(first) == 1 and first != "a" else text[0].upper() + text[1:]) + "."
+
+
+def badge(verdict: str) -> nodes.inline:
+    """Return a verdict in a colour of its own."""
+    return nodes.inline("", verdict, classes=["verdict", verdict.partition(" ")[0]])
 
 
 def link(page: str, text: str) -> nodes.Node:

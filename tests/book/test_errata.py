@@ -10,10 +10,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CELLS = nbformat.read(ROOT / "book" / "errata.ipynb", as_version=4).cells
 TEXTS = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
-ROW = r"^\| {ref}`(\d+) <erratum-(\d+)>` \| (.+) \| (.+) \| (.+) \|$"
+ROW = r"^\| {ref}`(\d+) <erratum-(\d+)>` \| (.+) \| (.+) \| \[(\w+)\]{\.verdict \.(\w+)} \|$"
 ENTRY = r"\(erratum-(\d+)\)=\n### (\d+)\. (.+)\n\n\*(.+)\*\n"
+REMARK_ROW = r"^\| {ref}`(\d+) <remark-(\d+)>` \| (.+) \| (.+) \|$"
+REMARK = r"\(remark-(\d+)\)=\n### Remark (\d+)\. (.+)\n\n\*(.+)\*\n"
 ROWS = re.findall(ROW, TEXTS[0], re.M)
 ENTRIES = {int(found[1]): text for text in TEXTS[1:] if (found := re.search(ENTRY, text))}
+REMARKS = {int(found[1]): text for text in TEXTS[1:] if (found := re.search(REMARK, text))}
+NAMED = {f"erratum-{n}": text for n, text in ENTRIES.items()} | {
+    f"remark-{n}": text for n, text in REMARKS.items()
+}
 
 
 def names_of_tests(folder: Path) -> set[str]:
@@ -26,20 +32,52 @@ def test_rows_are_numbered_from_one_and_lead_to_the_entries() -> None:
     assert numbers == [(n, n) for n in range(1, len(ENTRIES) + 1)]
 
 
+def test_entries_stand_in_the_order_of_the_table() -> None:
+    assert list(ENTRIES) == sorted(ENTRIES)
+    assert list(NAMED)[-len(REMARKS) :] == [f"remark-{n}" for n in range(1, len(REMARKS) + 1)]
+
+
+def place(where: str) -> int:
+    """The place of the section of the paper that an entry is about."""
+    last_equation = {"1": 0, "2": 2, "3": 12, "4": 24, "A": 28, "C": 36, "D": 37, "E": 46}
+    last_equation |= {"F": 52, "G": 76, "H": 106, "I": 113, "J": 128}
+    order = list("12345ABCDEFGHIJ")
+    if found := re.search(r"eqs?\. \((\d+)\)", where.partition(" against ")[0]):
+        section = next(s for s, last in last_equation.items() if int(found[1]) <= last)
+    elif "Alg. 1" in where:
+        section = "3"
+    else:
+        found = re.search(r"(?:Sec|Apps?|Theorem|Lemmas?|Corollary|Prop)\.? ([\dA-J])", where)
+        section = found[1] if found else "J"
+    return order.index(section)
+
+
+def test_errata_are_numbered_in_the_order_of_the_paper() -> None:
+    places = [place(where) for _, _, where, *_ in ROWS]
+    assert places == sorted(places)
+
+
 def test_rows_and_entries_say_the_same() -> None:
-    for number, _, where, title, _ in ROWS:
+    for number, _, where, title, *_ in ROWS:
         found = re.search(ENTRY, ENTRIES[int(number)])
+        assert found
+        assert found.groups() == (number, number, title, where)
+    remarks = re.findall(REMARK_ROW, TEXTS[0], re.M)
+    assert [int(number) for number, *_ in remarks] == list(REMARKS)
+    for number, _, where, title in remarks:
+        found = re.search(REMARK, REMARKS[int(number)])
         assert found
         assert found.groups() == (number, number, title, where)
 
 
 def test_kinds_are_those_that_the_page_explains() -> None:
+    assert all(kind == colour for *_, kind, colour in ROWS)
     assert {kind for *_, kind in ROWS} == set(re.findall(r"^- a \*\*(\w+)\*\*", TEXTS[0], re.M))
 
 
-@pytest.mark.parametrize("number", sorted(ENTRIES))
-def test_an_entry_says_what_is_printed_what_holds_and_how_it_was_checked(number: int) -> None:
-    text = ENTRIES[number]
+@pytest.mark.parametrize("name", NAMED)
+def test_an_entry_says_what_is_printed_what_holds_and_how_it_was_checked(name: str) -> None:
+    text = NAMED[name]
     parts = re.findall(r"^\*\*(Printed|Holds|Checked)\.\*\* \S", text, re.M)
     assert parts == ["Printed", "Holds", "Checked"]
     position = next(i for i, cell in enumerate(CELLS) if cell.source == text)
@@ -66,11 +104,11 @@ def chapters_by_label() -> dict[str, tuple[str, str]]:
 LABELS = chapters_by_label()
 
 
-@pytest.mark.parametrize("number", sorted(ENTRIES))
-def test_an_entry_leads_to_a_chapter_that_leads_back(number: int) -> None:
+@pytest.mark.parametrize("entry", NAMED)
+def test_an_entry_leads_to_a_chapter_that_leads_back(entry: str) -> None:
     roles = r"{(?:doc|ref|numref|prf:ref|eq)}`(?:[^`<]*<)?([\w-]+)>?`"
-    targets = [LABELS[label] for label in re.findall(roles, ENTRIES[number])]
+    targets = [LABELS[label] for label in re.findall(roles, NAMED[entry])]
     chapters = {chapter: text for chapter, text in targets if chapter != "errata"}
     assert chapters
-    silent = [name for name, text in chapters.items() if f"<erratum-{number}>" not in text]
+    silent = [name for name, text in chapters.items() if f"<{entry}>" not in text]
     assert silent == []

@@ -84,6 +84,7 @@ def missing(claim: dict) -> list[str]:
         if function not in claims_of(file):
             absent.append(name)
     pages = claim["chapters"] + [f"errata#erratum-{n}" for n in claim.get("errata", [])]
+    pages += [f"errata#remark-{n}" for n in claim.get("remarks", [])]
     for page in pages:
         name, _, label = page.partition("#")
         if not is_page(name) or (label and label not in labels(name)):
