@@ -1,8 +1,8 @@
-"""The numbers that LaTeX prints for the labels of a paper: `python tools/paper_numbers.py FILE.tex`.
+r"""The numbers that LaTeX prints for labels: `python tools/paper_numbers.py FILE.tex`.
 
 The book names the paper's equations and statements as they are printed. This counts them in the
 source as LaTeX does, so that they need not be guessed: one counter for equations, one for
-statements within each section, appendices lettered, and `\\nonumber` minded.
+statements within each section, appendices lettered, and `\nonumber` minded.
 """
 
 import re

@@ -1,10 +1,10 @@
 """The paper's equations carry the paper's numbers, and the book's own a mark of their own."""
 
-import importlib.util
 import re
 from itertools import chain
 from pathlib import Path
 
+import equations
 import nbformat
 import paper_numbers
 import pytest
@@ -13,11 +13,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
 LAST = 128  # equation of the paper
-specification = importlib.util.spec_from_file_location("equations", BOOK / "_ext" / "equations.py")
-assert specification
-assert specification.loader
-equations = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(equations)
 
 NUMBERS = equations.numbers(ROOT)
 CLAIMS = yaml.safe_load((BOOK / "ledger.yml").read_text(encoding="utf-8"))
