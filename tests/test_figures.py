@@ -100,6 +100,23 @@ def test_along_epsilon_a_policy_without_one_is_a_level_line(table: pd.DataFrame)
         assert set(line.get_ydata()) == set(rows["success_rate"])
 
 
+def test_each_line_is_named_beside_it_where_no_other_line_runs(table: pd.DataFrame) -> None:
+    picture = figures.success_curves(table, along="budget")
+    for axes in picture.axes:
+        lines = {line.get_label(): line for line in axes.get_lines()}
+        texts = {text.get_text(): text for text in axes.texts}
+        assert set(texts) == set(POLICIES) <= set(lines)
+        frame = axes.get_window_extent()
+        for name, text in texts.items():
+            assert text.get_color() == lines[name].get_color()
+            box = text.get_window_extent()
+            assert frame.contains(*box.p0)
+            assert frame.contains(*box.p1)
+            for line in lines.values():
+                path = line.get_transform().transform_path(line.get_path())
+                assert not path.intersects_bbox(box, filled=False)
+
+
 def test_series_differ_without_colour() -> None:
     markers = {MarkerStyle(look["marker"]).get_marker() for look in SERIES}
     lines = {str(look["linestyle"]) for look in SERIES}

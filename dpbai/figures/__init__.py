@@ -1,8 +1,8 @@
 """Pictures and explorers that the chapters share; nothing here computes what it draws.
 
 Each function draws one figure and returns it, closed, so that a notebook shows it once. Series
-differ in colour, marker and line style, so that they can be told apart without colour; backgrounds
-are opaque and light; nothing in a picture depends on the moment or the machine.
+differ in colour, marker or line style, so that they can be told apart without colour; pictures have
+no ground of their own; nothing in them depends on the moment or the machine.
 """
 
 from importlib.util import find_spec
@@ -10,12 +10,14 @@ from importlib.util import find_spec
 if not (find_spec("matplotlib") and find_spec("ipywidgets")):
     raise ImportError("figures need Matplotlib and ipywidgets: pip install 'dpbai[figures]'")
 
-from dpbai.figures.canvas import Picture, canvas, panels_in_a_grid
+from dpbai.figures.canvas import Picture, canvas, name_lines, panels_in_a_grid
 from dpbai.figures.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
 from dpbai.figures.own_arms import run_trace
 from dpbai.figures.privacy import (
+    laplace_pair,
     lead_losses,
+    paired_laws,
     privacy_losses,
     rival_errors,
     true_delta,
@@ -23,7 +25,7 @@ from dpbai.figures.privacy import (
 )
 from dpbai.figures.success import by_dimension, draws, exact_over_sampled, misfits, success_curves
 from dpbai.figures.tables import neighbouring_tables
-from dpbai.figures.theory import between_bounds, bound_losses, bounds, exponents
+from dpbai.figures.theory import between_bounds, bound_losses, bounds, exponents, hardness_terms
 from dpbai.figures.two_arms import decay, losses_by_angle, ratio_frame, ratio_panels
 
 __all__ = [
@@ -44,11 +46,15 @@ __all__ = [
     "explorer",
     "exponents",
     "funnel",
+    "hardness_terms",
+    "laplace_pair",
     "lead_losses",
     "live",
     "losses_by_angle",
     "misfits",
+    "name_lines",
     "neighbouring_tables",
+    "paired_laws",
     "panels_in_a_grid",
     "privacy_losses",
     "ratio_frame",

@@ -6,12 +6,17 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import matplotlib.pyplot as plt
+import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
+
+from dpbai._check import FloatArray
 
 # Colours of Okabe and Ito, and a grey that is legible on white.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -26,9 +31,14 @@ SERIES: tuple[dict[str, Any], ...] = (
 )
 """How the first, second, ... series of a plot look."""
 
+EXACT, BOUND = "-", "--"
+"""Line styles: what is exact is solid, a bound is dashed; what is sampled has a band or bars."""
+
 _NAMES = ("DP-BAI", "Baseline", "OD-LinBAI", "DP-OD", "DP-BAI-Gauss")
-POLICIES = dict(zip(_NAMES, SERIES, strict=True))
-"""How each policy looks, the same in every chapter."""
+POLICIES = {
+    name: {**look, "linestyle": EXACT} for name, look in zip(_NAMES, SERIES, strict=True)
+} | {"DP-Design": {"color": "#6A3D9A", "marker": "P", "linestyle": EXACT}}
+"""The colour and the mark of each policy, the same in every chapter."""
 
 WIDTH = 5.8
 """Width of a figure in inches: text stays legible where a phone shrinks it."""
@@ -142,7 +152,7 @@ def canvas(
 def panels_in_a_grid(
     count: int, columns: int, xlabel: str, ylabel: str
 ) -> Iterator[tuple[Picture, list[Axes]]]:
-    """Open a grid of panels that share their axes, their labels and one legend."""
+    """Open a grid of panels that share their axes and their labels; lines are named in place."""
     columns = min(columns, count)
     rows = -(-count // columns)
     options = {"sharex": True, "sharey": True, "squeeze": False}
@@ -154,5 +164,54 @@ def panels_in_a_grid(
                 axes[-2, column].tick_params(labelbottom=True)
         figure.supxlabel(xlabel, fontsize=10)
         figure.supylabel(ylabel, fontsize=10)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4)
+        for panel in axes.flat[:count]:
+            name_lines(panel)
+
+
+def name_lines(axes: Axes) -> None:
+    """Write the name of each labelled line in its colour beside it, where there is most room.
+
+    Call this when all is drawn and the limits are set.
+    """
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    cast(Figure, axes.figure).draw_without_rendering()
+    frame = axes.get_window_extent()
+    paths = [_densely(line, frame) for line in lines]
+    taken = np.concatenate(paths)
+    for line, path in zip(lines, paths, strict=True):
+        look: dict[str, Any] = {
+            "color": line.get_color(),
+            "ha": "center",
+            "va": "center",
+            "fontsize": 9,
+        }
+        text = axes.text(0.5, 0.5, str(line.get_label()), transform=axes.transAxes, **look)
+        box = text.get_window_extent()
+        half = np.array([box.width, box.height]) / 2
+        # Above the line, below it or beside it, near or a little farther away, within the frame.
+        sides = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
+        offsets = np.concatenate([sides * (half + away) for away in (4, 8, 14)])
+        centres = (path[::4, None] + offsets).reshape(-1, 2)
+        low, high = frame.p0 + half + 1, frame.p1 - half - 1
+        centres = centres[((centres >= low) & (centres <= high)).all(axis=1)]
+        if not len(centres):
+            text.remove()
+            continue
+        gaps = (np.abs(taken - centres[:, None]) - half).max(axis=2).min(axis=1)
+        best = centres[np.minimum(gaps, 6).argmax()]
+        x, y = axes.transAxes.inverted().transform(best).tolist()
+        text.set_position((x, y))
+        corners = np.stack(
+            np.meshgrid(*(best[k] + half[k] * np.linspace(-1, 1, 9) for k in (0, 1))), -1
+        )
+        taken = np.concatenate([taken, corners.reshape(-1, 2)])
+
+
+def _densely(line: Line2D, frame: Bbox) -> FloatArray:
+    """Return points along a line that lie in a frame, a few pixels apart, in pixels."""
+    data = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
+    corners = line.get_transform().transform(data[np.isfinite(data).all(axis=1)])
+    steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
+    along = np.linspace(0, steps[-1], 240)
+    points = np.column_stack([np.interp(along, steps, corners[:, k]) for k in (0, 1)])
+    return np.asarray(points[((points >= frame.p0) & (points <= frame.p1)).all(axis=1)])

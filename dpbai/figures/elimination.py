@@ -40,7 +40,7 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
     -------
     Picture
         Left as given, right in coordinates of the pair; in both, the box of all points whose
-        coordinates lie in [-1, 1].
+        coordinates lie in [-1, 1], and shaded the area that the pair spans.
 
     Raises
     ------
@@ -52,9 +52,13 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
         raise ValueError(f"vectors must be K x 2 with a pair found, got shape {array.shape}")
     with canvas(1, 2, size=(WIDTH, 3.2)) as (figure, (left, right)):
         box = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
-        for panel, points in ((left, array), (right, found.coordinates)):
+        # The arm that points more to the right does so in both panels.
+        first, second = np.abs(array[found.indices])
+        order = [0, 1] if first[0] - first[1] >= second[0] - second[1] else [1, 0]
+        corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        for panel, points in ((left, array), (right, found.coordinates[:, order])):
             pair = points[found.indices]
-            panel.fill(*(box @ pair).T, color=BLUE, alpha=0.1)
+            panel.fill(*(corners @ pair).T, color=BLUE, alpha=0.18)
             panel.plot(*(box @ pair).T, color=BLACK, linestyle="--", linewidth=1, label="the box")
             rest = np.delete(points, found.indices, axis=0)
             panel.plot(*rest.T, "o", color=GREY, markersize=4, label="other arms")
@@ -64,9 +68,11 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
                 panel.annotate(name, point, (6, 6), textcoords="offset points", color=BLACK)
             panel.margins(0.15)
         left.set(xlabel="first feature", ylabel="second feature", title="as given")
+        if np.ptp(array, axis=0).max() < 4 * np.ptp(array, axis=0).min():
+            left.set_aspect("equal")
         right.set(
-            xlabel=f"coordinate along {names[0]} (-1 to 1)",
-            ylabel=f"coordinate along {names[1]} (-1 to 1)",
+            xlabel=f"coordinate along {names[order[0]]} (-1 to 1)",
+            ylabel=f"coordinate along {names[order[1]]} (-1 to 1)",
             title="in coordinates of the pair",
             aspect="equal",
         )

@@ -6,9 +6,21 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, POLICIES, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    POLICIES,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
 
 
 def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
@@ -28,8 +40,7 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
     """
     with canvas(1, len(panels), size=(WIDTH, 3.9), sharey=True) as (figure, axes):
         for panel, (title, table) in zip(axes, panels.items(), strict=True):
-            panel.axhspan(promised, 2 * promised, color=GREY, alpha=0.18, linewidth=0)
-            panel.axhline(promised, color=BLACK, linewidth=1)
+            _broken_above(panel, promised)
             for name, look in zip(table.columns, SERIES, strict=False):
                 column = table[name].dropna()
                 panel.plot(column.index, column, label=name, **look)
@@ -40,6 +51,20 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
             panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
         axes[0].set_ylabel("exact privacy loss of the output")
     return figure
+
+
+def _broken_above(panel: Axes, promised: float) -> None:
+    """Shade losses beyond the promised one, and say what they are."""
+    panel.axhspan(promised, 2 * promised, color=GREY, alpha=0.18, linewidth=0)
+    panel.axhline(promised, color=BLACK, linewidth=1)
+    panel.text(
+        0.03,
+        1.97 * promised,
+        "promise broken",
+        va="top",
+        style="italic",
+        transform=panel.get_yaxis_transform(),
+    )
 
 
 def lead_losses(
@@ -75,8 +100,7 @@ def lead_losses(
         arrow = {"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
         left.annotate("", (0, ends[0]), (0, ends[1]), arrowprops=arrow)
         left.set(title=f"chance of a larger lead: {first}", yscale="log")
-        right.axhspan(promised, 2 * promised, color=GREY, alpha=0.18, linewidth=0)
-        right.axhline(promised, color=BLACK, linewidth=1)
+        _broken_above(right, promised)
         for (name, pair), look in zip(curves.items(), SERIES, strict=False):
             loss = pair[0] - pair[1]
             right.plot(x, loss, label=name, **{**look, "marker": ""})
@@ -86,6 +110,68 @@ def lead_losses(
             panel.axvline(0, color=GREY, linewidth=1, zorder=0)
             panel.set_xlabel("noisy lead (rewards)")
             panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    return figure
+
+
+def paired_laws(laws: Mapping[str, tuple[float, float]], *, epsilon: float) -> Picture:
+    """Draw the chance of each output on two neighbouring tables, with the factor between them.
+
+    Parameters
+    ----------
+    laws : mapping of str to (float, float)
+        For each output, its probabilities on the two tables.
+    epsilon : float
+        The promise: no factor may exceed e^epsilon.
+    """
+    with canvas(size=(WIDTH, 1.1 + 0.75 * len(laws))) as (figure, axes):
+        for row, pair in enumerate(laws.values()):
+            for chance, shift, colour in zip(pair, (-0.19, 0.19), (BLUE, ORANGE), strict=True):
+                axes.barh(row + shift, chance, 0.34, color=colour)
+                axes.text(chance + 0.01, row + shift, f"{chance:.3f}", va="center", fontsize=9)
+            axes.text(max(pair) + 0.11, row, f"factor {max(pair) / min(pair):.3f}", va="center")
+        axes.barh([0, 0], [0, 0], color=[BLUE, ORANGE])
+        axes.set(
+            yticks=range(len(laws)),
+            yticklabels=list(laws),
+            xlim=(0, 1.15),
+            xlabel=rf"probability; allowed factor $e^\varepsilon$ = {np.exp(epsilon):.3f}",
+        )
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        figure.legend(
+            axes.patches[:2],
+            ["on one table", "on its neighbour"],
+            loc="outside upper center",
+            ncols=2,
+        )
+    return figure
+
+
+def laplace_pair(scale: float, *, shift: float) -> Picture:
+    """Draw two Laplace densities that a changed reward puts apart, on a log axis.
+
+    Their distance there is constant outside the two peaks: the loss, shift / scale.
+
+    Parameters
+    ----------
+    scale : float
+        Of the noise.
+    shift : float
+        How far one reward moves what is released.
+    """
+    x = np.linspace(-4 * scale, shift + 4 * scale, 401)
+    with canvas(size=(WIDTH, 2.8)) as (figure, axes):
+        for name, centre, colour in (("one table", 0.0, BLUE), ("its neighbour", shift, ORANGE)):
+            density = np.exp(-np.abs(x - centre) / scale) / (2 * scale)
+            axes.plot(x, density, color=colour, label=name)
+        at = -2 * scale
+        ends = [np.exp(-abs(at - centre) / scale) / (2 * scale) for centre in (0, shift)]
+        arrow = {"arrowstyle": "<->", "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (at, ends[0]), (at, ends[1]), arrowprops=arrow)
+        loss = rf"  $\varepsilon = {shift / scale:.3g}$"
+        axes.text(at, np.sqrt(np.prod(ends)), loss, va="center")
+        axes.set(yscale="log", xlabel="released mean", ylabel="density (log)")
+        name_lines(axes)
     return figure
 
 
@@ -112,7 +198,7 @@ def true_delta(
         axes.axhspan(1, 1e4, color=GREY, alpha=0.18, linewidth=0)
         axes.axhline(1, color=BLACK, linewidth=1)
         for (name, values), look in zip(ratios.items(), SERIES, strict=False):
-            axes.plot(epsilons, values, label=name, **{**look, "marker": None})
+            axes.plot(epsilons, values, label=name, **look | {"linestyle": "-", "marker": ""})
             axes.plot(crossings[name], 1, marker=look["marker"], color=look["color"])
         axes.set(
             xscale="log",
@@ -121,7 +207,15 @@ def true_delta(
             xlabel=r"privacy parameter $\varepsilon$ (log)",
             ylabel=r"true over stated $\delta$ (log)",
         )
-        axes.legend(loc="upper left")
+        axes.text(
+            0.02,
+            6e3,
+            "promise broken",
+            va="top",
+            style="italic",
+            transform=axes.get_yaxis_transform(),
+        )
+        name_lines(axes)
     return figure
 
 
@@ -144,9 +238,18 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
     """
     with canvas(1, len(ratios), size=(WIDTH, 4.0), sharey=True) as (figure, axes):
         for panel, (epsilon, table) in zip(axes, ratios.items(), strict=True):
-            grid = (table.columns, table.index, np.clip(table, -2, 2))
-            shades = panel.contourf(*grid, levels=np.linspace(-2, 2, 17), cmap="RdBu")
-            line = panel.contour(*grid, levels=[0], colors=BLACK, linewidths=2)
+            # One tile for each computed pair: nothing is drawn that was not computed.
+            shades = panel.pcolormesh(
+                table.columns,
+                table.index,
+                np.clip(table, -2, 2),
+                cmap="RdBu",
+                vmin=-2,
+                vmax=2,
+                shading="nearest",
+                edgecolors="white",
+                linewidth=0.3,
+            )
             dashed = panel.plot(crossovers[epsilon], table.index, "--", color=BLACK)
             for corner, side, name in (
                 ((0.98, 0.97), "top", "DP-BAI-Gauss better"),
@@ -164,8 +267,6 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
             panel.set(
                 xscale="log",
                 yscale="log",
-                xlim=(min(table.columns), max(table.columns)),
-                ylim=(min(table.index), max(table.index)),
                 title=rf"$\varepsilon = {epsilon:g}$",
                 xlabel="budget $T$ (pulls, log)",
             )
@@ -177,12 +278,7 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
             ticks=[-2, -1, 0, 1, 2],
             label="log10 of error of DP-BAI over error of DP-BAI-Gauss (cut at ±2)",
         )
-        figure.legend(
-            [line.legend_elements()[0][0], dashed[0]],
-            ["equal errors", "the paper's table"],
-            loc="outside upper center",
-            ncols=2,
-        )
+        figure.legend(dashed, ["the paper's table"], loc="outside upper center")
     return figure
 
 
@@ -212,15 +308,13 @@ def rival_errors(
         for panel, (title, table) in zip(axes, panels.items(), strict=True):
             ends = min(table.index), max(table.index)
             start = min(max(crossovers[title], ends[0]), ends[1])
-            panel.axvspan(start, ends[1], color=GREY, alpha=0.18, linewidth=0, label="ticked")
+            shade = panel.axvspan(start, ends[1], color=GREY, alpha=0.18, linewidth=0)
             for name, column in table.items():
                 panel.plot(table.index, column, label=name, **POLICIES[str(name)])
             panel.set(title=title, xscale="log", xlim=ends, xlabel="budget $T$ (pulls, log)")
             panel.set(yscale="log", ylim=(floor, 1))
         axes[0].set_ylabel("exact error probability (log)")
-        handles, names = axes[0].get_legend_handles_labels()
-        names[names.index("ticked")] = "the paper's table ticks DP-BAI-Gauss"
-        figure.legend(
-            handles[1:] + handles[:1], names[1:] + names[:1], loc="outside upper center", ncols=2
-        )
+        for panel in axes:
+            name_lines(panel)
+        figure.legend([shade], ["the paper's table ticks DP-BAI-Gauss"], loc="outside upper center")
     return figure

@@ -17,8 +17,10 @@ from dpbai.figures.canvas import (
     ORANGE,
     POLICIES,
     SERIES,
+    WIDTH,
     Picture,
     canvas,
+    name_lines,
     panels_in_a_grid,
 )
 
@@ -86,7 +88,10 @@ def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
 
 
 def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
-    """Draw exact success probabilities against the budget, and sampled rates with their intervals.
+    """Draw exact error probabilities against the budget, and sampled rates with their intervals.
+
+    On a log axis curves that would lie on each other near a success of 1 stand apart; where no
+    trial failed there is no point.
 
     Parameters
     ----------
@@ -99,29 +104,22 @@ def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
     -------
     Picture
     """
-    with canvas(size=(6.4, 3.6)) as (figure, axes):
+    with canvas(size=(WIDTH, 3.8)) as (figure, axes):
         for name, curve in exact.groupby("policy", sort=False):
             look = POLICIES[str(name)]
-            rows = sampled[sampled["policy"] == name]
-            rate = rows["success_rate"]
-            axes.plot(
-                curve["budget"],
-                curve["success"],
-                color=look["color"],
-                linestyle=look["linestyle"],
-                label=name,
-            )
+            rows = sampled[(sampled["policy"] == name) & (sampled["success_rate"] < 1)]
+            error, low, high = (1 - rows[key] for key in ("success_rate", "high", "low"))
+            axes.plot(curve["budget"], 1 - curve["success"], label=name, **look | {"marker": ""})
             axes.errorbar(
                 rows["budget"],
-                rate,
-                [rate - rows["low"], rows["high"] - rate],
-                color=look["color"],
-                marker=look["marker"],
-                linestyle="none",
+                error,
+                [error - low, high - error],
                 linewidth=1,
+                **look | {"linestyle": "none"},
             )
-        axes.set(xlabel="budget $T$ (pulls)", ylabel="success probability (0 to 1)", ylim=(0, 1.02))
-        figure.legend(loc="outside upper center", ncols=4)
+        axes.set(yscale="log", ylim=(2e-4, 1.2))
+        axes.set(xlabel="budget $T$ (pulls)", ylabel="error probability (log)")
+        name_lines(axes)
     return figure
 
 
@@ -148,8 +146,8 @@ def by_dimension(table: pd.DataFrame) -> Picture:
         axes[0].set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.02))
         axes[0].set_ylabel("success rate (0 to 1)")
         axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=5)
+        for panel in axes:
+            name_lines(panel)
     return figure
 
 

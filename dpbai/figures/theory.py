@@ -9,7 +9,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import (
+    BLACK,
+    BLUE,
+    BOUND,
+    EXACT,
+    GREY,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
+from dpbai.theory import Hardness
 
 
 def bounds(
@@ -40,7 +52,8 @@ def bounds(
     with canvas(size=(WIDTH, 4.0)) as (figure, axes):
         axes.axhspan(1, 1e4, color=GREY, alpha=0.15, linewidth=0)
         for (name, values), look in zip(curves.items(), SERIES, strict=False):
-            axes.plot(budgets, values, label=name, **look)
+            style = EXACT if "exact" in name else BOUND
+            axes.plot(budgets, values, label=name, **look | {"linestyle": style, "marker": ""})
         for text, budget in marks.items():
             axes.axvline(budget, color=GREY, linewidth=1)
             axes.annotate(
@@ -59,7 +72,7 @@ def bounds(
             xlabel="budget $T$ (pulls, log)",
             ylabel="error probability, or bound on it (log)",
         )
-        figure.legend(loc="outside upper center", ncols=2)
+        name_lines(axes)
     return figure
 
 
@@ -86,7 +99,8 @@ def exponents(
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         axes.axvline(kink, color=GREY, linewidth=1)
         for (name, values), look in zip(lines.items(), SERIES, strict=False):
-            axes.plot(epsilons, values, label=name, **{**look, "marker": None})
+            style = BOUND if "bound" in name or "theorem" in name.lower() else EXACT
+            axes.plot(epsilons, values, label=name, **look | {"linestyle": style, "marker": ""})
         name, at, measured = points
         axes.plot(at, measured, "o", color=BLUE, markersize=6, label=name)
         axes.set(
@@ -95,12 +109,12 @@ def exponents(
             xlabel=r"privacy parameter $\varepsilon$ (log)",
             ylabel="exponent per pull (log)",
         )
-        figure.legend(loc="outside upper center", ncols=2)
+        name_lines(axes)
     return figure
 
 
 def bound_losses(table: pd.DataFrame) -> Picture:
-    """Draw which step of a proof loses which factor.
+    """Draw which step of a proof loses which factor, as a waterfall from 1 to the whole loss.
 
     Parameters
     ----------
@@ -110,45 +124,83 @@ def bound_losses(table: pd.DataFrame) -> Picture:
     Returns
     -------
     Picture
-        Bars on a logarithmic axis, so that lengths add up to that of the whole.
+        A panel for each case. Each bar begins where the one above ends, on a logarithmic axis.
     """
-    with canvas(size=(WIDTH, 0.9 + 0.4 * len(table))) as (figure, axes):
-        height = 0.8 / len(table.columns)
-        rows = np.arange(len(table))
-        for number, (name, factors) in enumerate(table.items()):
-            at = rows + (number - (len(table.columns) - 1) / 2) * height
-            axes.barh(
-                at,
-                factors,
-                0.9 * height,
-                color=(BLUE, ORANGE)[number % 2],
-                hatch=("", "////")[number % 2],
-                edgecolor="white",
-                linewidth=0,
-                label=name,
-            )
-            for place, factor in zip(at, factors, strict=True):
-                axes.annotate(
-                    f"{factor:.2f}",
-                    (factor, place),
+    steps = np.arange(len(table))
+    with canvas(
+        1,
+        len(table.columns),
+        size=(WIDTH, 1.1 + 0.34 * len(table)),
+        sharey=True,
+        sharex=True,
+        squeeze=False,
+    ) as (figure, (panels,)):
+        for panel, (name, factors) in zip(panels, table.items(), strict=True):
+            ends = np.cumprod(factors.to_numpy(dtype=float))
+            starts = np.append(1.0, ends[:-1])
+            panel.barh(steps, ends - starts, 0.6, left=starts, color=BLUE)
+            panel.vlines(ends[:-1], steps[:-1], steps[1:], color=GREY, linewidth=0.8)
+            for place, factor, end in zip(steps, factors, ends, strict=True):
+                panel.annotate(
+                    f"× {factor:.2f}",
+                    (end, place),
                     (3, 0),
-                    textcoords="offset points",
                     va="center",
                     fontsize=8,
+                    textcoords="offset points",
                 )
+            panel.set(
+                xscale="log",
+                title=f"{name}: {ends[-1]:.0f} in all",
+                yticks=steps,
+                yticklabels=table.index,
+            )
+            panel.grid(visible=False, axis="y")
+        panels[0].set_xlim(1, 6 * table.prod().max())
+        panels[0].invert_yaxis()
+        figure.supxlabel("factor lost in the exponent so far (log)", fontsize=10)
+    return figure
+
+
+def hardness_terms(hardness: Hardness, *, count: int) -> Picture:
+    """Draw i / gap^2 and i / (epsilon gap) against i: the largest of each are the two hardnesses.
+
+    Parameters
+    ----------
+    hardness : Hardness
+        What `dpbai.hardness` returns, at a finite epsilon.
+    count : int
+        min(d^2, K), up to which i runs in the paper; the terms beyond are pale.
+    """
+    i = np.arange(2, hardness.gaps.size + 1)
+    gaps = hardness.gaps[1:]
+    with canvas(size=(WIDTH, 3.2)) as (figure, axes):
+        for name, values, look, largest in (
+            (r"$i / \Delta_{(i)}^2$", i / gaps**2, SERIES[0], hardness.bai_index),
+            (
+                r"$i / (\varepsilon \Delta_{(i)})$",
+                i / gaps / hardness.epsilon,
+                SERIES[1],
+                hardness.pri_index,
+            ),
+        ):
+            solid = look | {"linestyle": EXACT}
+            axes.plot(i, values, **solid | {"alpha": 0.25})
+            axes.plot(i[: count - 1], values[: count - 1], label=name, **solid)
+            axes.plot(
+                largest,
+                values[largest - 2],
+                "o",
+                markersize=13,
+                fillstyle="none",
+                color=look["color"],
+            )
         axes.set(
-            xscale="log",
-            xlim=(1, 1.15 * table.to_numpy().max()),
-            xlabel="factor lost in the exponent (log)",
-            xticks=[1, 2, 3, 4],
-            xticklabels=["1", "2", "3", "4"],
-            yticks=rows,
-            yticklabels=table.index,
+            yscale="log",
+            xlabel="$i$, arms in the order of their gaps",
+            ylabel="pulls, up to a constant (log)",
         )
-        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
-        figure.legend(loc="outside upper center", ncols=len(table.columns))
+        name_lines(axes)
     return figure
 
 
@@ -172,9 +224,8 @@ def between_bounds(table: pd.DataFrame, *, titles: Sequence[str], floor: float) 
             panel.set(
                 title=title, xscale="log", yscale="log", ylim=(floor, 2), xlabel="budget $T$ (log)"
             )
+            name_lines(panel)
         axes[0].set_ylabel("error probability (log)")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
     return figure
 
 
@@ -182,6 +233,10 @@ def _between(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw one instance."""
     upper, lower, measured = SERIES[1], SERIES[2], SERIES[0]
     for column, name, look in (("upper", "upper bound", upper), ("lower", "lower bound", lower)):
-        panel.plot(rows["budget"], rows[column], label=name, **{**look, "marker": None})
+        panel.plot(
+            rows["budget"], rows[column], label=name, **look | {"linestyle": BOUND, "marker": ""}
+        )
     panel.fill_between(rows["budget"], rows["low"], rows["high"], color=BLUE, alpha=0.25, lw=0)
-    panel.plot(rows["budget"], rows["error"], label="measured, DP-BAI", **measured)
+    panel.plot(
+        rows["budget"], rows["error"], label="measured, DP-BAI", **measured | {"linestyle": "-"}
+    )

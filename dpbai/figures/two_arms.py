@@ -8,7 +8,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, POLICIES, SERIES, WIDTH, Picture, canvas
+from dpbai.figures.canvas import (
+    BLACK,
+    BOUND,
+    EXACT,
+    GREY,
+    POLICIES,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
 
 
 def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
@@ -37,22 +48,14 @@ def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
             for name, part in group.groupby("policy", sort=False):
                 look = POLICIES[str(name)]
                 run = part.dropna(subset=["success_rate"])
-                panel.plot(
-                    part["ratio"],
-                    part["exact"],
-                    color=look["color"],
-                    linestyle=look["linestyle"],
-                    label=f"{name}, exact",
-                )
+                panel.plot(part["ratio"], part["exact"], label=name, **look | {"marker": ""})
+                bars = np.abs(run[["low", "high"]].sub(run["success_rate"], axis=0)).T
                 panel.errorbar(
                     run["ratio"],
                     run["success_rate"],
-                    np.abs(run[["low", "high"]].sub(run["success_rate"], axis=0)).T,
-                    color=look["color"],
-                    marker=look["marker"],
-                    linestyle="none",
+                    bars,
                     capsize=2,
-                    label=f"{name}, simulated",
+                    **look | {"linestyle": "none"},
                 )
             panel.set(
                 title=rf"$T = {budget}$, $\varepsilon = {epsilon:g}$",
@@ -61,8 +64,8 @@ def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
             )
         figure.supxlabel("ratio $y/x$ of the lengths (log)", fontsize=10)
         figure.supylabel("success rate (0 to 1)", fontsize=10)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=2)
+        for panel in axes.flat[: len(groups)]:
+            name_lines(panel)
     return figure
 
 
@@ -125,7 +128,7 @@ def decay(
     x : array_like of shape (n,)
         Positive.
     lines : mapping of (str, str) to array_like of shape (n,)
-        For a policy and what is told of it ("bound" lines have markers), its values.
+        For a policy and what is told of it (a "bound" is dashed), its values.
     points : (str, array_like, array_like)
         What to call the points, where they lie, and their values.
     xlabel, ylabel : str
@@ -135,8 +138,8 @@ def decay(
     """
     with canvas(size=(WIDTH, 3.9)) as (figure, axes):
         for (policy, what), values in lines.items():
-            look = POLICIES[policy] | ({"markevery": 5} if what == "bound" else {"marker": ""})
-            axes.plot(x, values, label=f"{policy}, {what}", **look)
+            style = {"marker": "", "linestyle": BOUND if what == "bound" else EXACT}
+            axes.plot(x, values, label=f"{policy}, {what}", **POLICIES[policy] | style)
         name, where, values = points
         axes.plot(where, values, "o", color=BLACK, markerfacecolor="white", label=name)
         axes.axvline(mark[1], color=GREY, linewidth=1)
@@ -149,7 +152,7 @@ def decay(
             color=BLACK,
         )
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
-        figure.legend(loc="outside upper center", ncols=2)
+        name_lines(axes)
     return figure
 
 
