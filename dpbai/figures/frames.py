@@ -104,14 +104,14 @@ def explorer(
         layout={"width": "100%" if control == "slider" else "auto"},
     )
     drawn = [draw(option) for option in options.values()]
-    steady([picture for picture, _ in drawn])
+    _steady([picture for picture, _ in drawn])
     frames = [Frame(*frame) for frame in drawn]
     stack = widgets.Stack(frames, selected_index=start)
     widgets.jslink((chooser, "index"), (stack, "selected_index"))
     return Explorer([chooser, stack])
 
 
-def steady(pictures: Sequence[Picture]) -> None:
+def _steady(pictures: Sequence[Picture]) -> None:
     """Give pictures of the same axes the same limits and places, so that only what changes moves.
 
     Behind its own lines and points, each shows those of the picture before, pale. Pictures whose
