@@ -207,7 +207,7 @@ def _run(
     means = _empirical_means(batch, instance, rng)
     for (phase, count), mean in zip(batch, means, strict=True):
         noise = phase.noise.sample(rng, (count, phase.coordinates))
-        survivors = phase.survivors(phase.estimates(phase.statistic(mean) + noise))
+        survivors = phase.survivors(phase.statistic(mean) + noise, rng)
         if phase.keep == 1:
             tally = np.bincount(survivors[:, 0], minlength=instance.arms)
             arms = np.flatnonzero(tally)

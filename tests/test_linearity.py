@@ -30,7 +30,7 @@ def two_phases(
     """Run the first two phases of a policy."""
     first = policy.phase(1, range(policy.features.shape[0]))
     released = release(first, means, rng)
-    survivors = first.survivors(first.estimates(released)[None])[0]
+    survivors = first.survivors(released[None], rng)[0]
     second = policy.phase(2, survivors)
     return first, released, second, release(second, means, rng)
 
@@ -117,7 +117,7 @@ def test_a_misfit_of_twice_the_limit_is_found() -> None:
 def test_a_holdout_loses_its_epsilon_and_eliminates_no_arm() -> None:
     phase = linearity.holdout([3, 40], pulls=70, epsilon=0.7)
     assert phase.losses == pytest.approx((0.7, 0.7))
-    assert phase.survivors(np.zeros((1, 2))).tolist() == [[3, 40]]
+    assert phase.survivors(np.zeros((1, 2)), np.random.default_rng(0)).tolist() == [[3, 40]]
     assert phase.cost == 140
 
 

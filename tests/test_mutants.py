@@ -59,8 +59,8 @@ def estimates_differ(checked):
 def survivors_with(change):
     """Return a mutant of `Phase.survivors` that changes estimates or how many are kept."""
 
-    def survivors(self, estimates):
-        estimates, keep = change(self, estimates)
+    def survivors(self, released, rng):  # noqa: ARG001
+        estimates, keep = change(self, self.estimates(released))
         order = np.argsort(-estimates, axis=1, kind="stable")
         positions = np.sort(order[:, :keep], axis=1)
         return np.asarray(self.active)[positions]

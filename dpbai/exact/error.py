@@ -32,6 +32,7 @@ from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.ranking import alike
 from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
 _LARGEST_EXPONENT = 600.0
@@ -116,12 +117,20 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
 
 
 def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
-    """Return the probability that the released point lies outside the best arm's cone."""
+    """Return the probability that the released point lies outside the best arm's cone.
+
+    Inside it the best arm wins, or ties with all arms that have its row of the decoder.
+    """
     normals = cone(phase.decoder, instance.best)
     if normals is None:
         return 1.0
-    if not len(normals):
-        return 0.0
+    tied = np.count_nonzero(alike(phase.decoder, instance.best))
+    outside = _outside(phase, instance, normals, rtol) if len(normals) else 0.0
+    return (outside + (tied - 1)) / tied
+
+
+def _outside(phase: Phase, instance: Instance, normals: FloatArray, rtol: float) -> float:
+    """Return the probability that a product with one of the normals is negative."""
     if len(normals) == 1:
         height = [
             term.times(weight)
@@ -170,15 +179,11 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
     Returns
     -------
     ndarray of shape (k, q) or None
-        k <= 2 of the rows of `decoder[best] - decoder`: the best arm wins where all are positive on
-        z. None if it wins nowhere. Boundaries are left out, except that arms with equal rows
-        always tie, and the smallest index wins.
+        k <= 2 of the rows of `decoder[best] - decoder`: no other arm has a larger estimate where
+        all are positive on z. None if there is no such z. Boundaries are left out, and so are arms
+        that have the row of the best one, to within rounding: they tie everywhere.
     """
-    normals: FloatArray = decoder[best] - decoder
-    nonzero = (normals != 0).any(axis=1)
-    if not nonzero[:best].all():
-        return None
-    normals = normals[nonzero]
+    normals: FloatArray = (decoder[best] - decoder)[~alike(decoder, best)]
     if not len(normals):
         return normals
     # The order of the angles does not depend on the units of the coordinates; its rounding does.

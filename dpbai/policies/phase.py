@@ -20,9 +20,12 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.policies import ranking
+from dpbai.policies.ranking import BoolArray
 
 _OWN_NOISES = {Laplace, Gaussian, NoNoise}
 _COARSE = 2.0**-1022  # doubles below have fewer digits
+_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms that cannot be first
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Phase:
     """The plan of one phase.
 
     Released is `release @ empirical_means + noise`; the estimated means of the active arms are
-    `decoder @ released`; the `keep` arms with the largest estimates survive.
+    `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``).
 
     Attributes
     ----------
@@ -160,18 +163,43 @@ class Phase:
         """Return estimated means, shape (..., len(active)), of released statistics (..., q)."""
         return released if self.decoder_matrix is None else released @ self.decoder_matrix.T
 
-    def survivors(self, estimates: FloatArray) -> IntArray:
-        """Return the surviving arms, increasing, shape (trials, keep), of (trials, len(active)).
+    @cached_property
+    def reach(self) -> FloatArray:
+        """The largest size of each released statistic, for rewards in [0, 1]; shape (q,)."""
+        matrix = self.release_matrix
+        return np.ones(self.coordinates) if matrix is None else np.abs(matrix).sum(axis=1)
 
-        Ties go to the smallest index.
+    def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return which arms survive for sure, and which tie for the places left.
+
+        Both have shape (trials, len(active)), for released statistics of shape (trials, q). Where
+        as many arms tie as there are places, all of them survive.
         """
-        if self.keep == 1:
-            positions = estimates.argmax(axis=1)[:, None]
-        else:
-            order = np.argsort(-estimates, axis=1, kind="stable")
-            positions = np.sort(order[:, : self.keep], axis=1)
+        return ranking.tied(self.decoder_matrix, released, self.reach, self.keep)
+
+    def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Return the surviving arms, increasing, shape (trials, keep), of releases (trials, q).
+
+        Arms that tie for the last places get them at random, all with the same chance; from `rng`
+        nothing is drawn where there is no tie.
+        """
+        few = len(released) < _MANY_TRIALS or len(self.active) < _MANY_ARMS
+        compared = self._everyone if few else self._contenders
         arms: IntArray = np.asarray(self.active, dtype=np.int64)
-        return np.asarray(np.take(arms, positions), dtype=np.int64)
+        return arms[
+            ranking.survivors(self.decoder_matrix, released, self.reach, self.keep, compared, rng)
+        ]
+
+    @cached_property
+    def _everyone(self) -> IntArray:
+        return np.arange(len(self.active))
+
+    @cached_property
+    def _contenders(self) -> IntArray:
+        decoder = self.decoder_matrix
+        if self.keep > 1 or decoder is None or decoder.shape[1] not in (1, 2):
+            return self._everyone
+        return ranking.contenders(decoder)
 
 
 def _upwards(shifts: FloatArray) -> FloatArray:

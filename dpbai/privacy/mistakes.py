@@ -69,7 +69,7 @@ def engine(mistake: str) -> Run:
             elif mistake == "reused noise":
                 noise = before[trial][:, list(active)]
             means = np.array([np.mean(table[arm][start:stop]) for arm in active])
-            survivors = phase.survivors(means + scale * noise)
+            survivors = phase.survivors(means + scale * noise, rng)
             waiting += [
                 ((*past, tuple(kept.tolist())), trial[(survivors == kept).all(axis=1)], stop)
                 for kept in np.unique(survivors, axis=0)

@@ -139,7 +139,7 @@ def run_on_table(
         phase = planned(policy, index, active, spent=sum(pulled))
         means, after = _read(phase, rows, pulled)
         noise = phase.noise.sample(rng, (count, phase.coordinates))
-        survivors = phase.survivors(phase.estimates(phase.statistic(means) + noise))
+        survivors = phase.survivors(phase.statistic(means) + noise, rng)
         for kept, times in zip(*np.unique(survivors, axis=0, return_counts=True), strict=True):
             reached.append(((*past, tuple(kept.tolist())), after, int(times)))
     return ended

@@ -1,15 +1,16 @@
 """The exact law of the survivors of one phase, given the empirical means.
 
-Survivors are ranked by `decoder @ (statistic + noise)`. The law is a closed form for two
-independent estimates, and for others a one-dimensional integral: over the least surviving estimate
-where estimates are independent, over a sector of the plane where two coordinates are released.
-Integrands are smooth between known kinks, so that Gauss-Legendre rules are exact to rounding; all
-is done in logarithms, so that ratios of rare events are right.
+Survivors are ranked by `decoder @ (statistic + noise)`, and ties are broken evenly. The law is a
+closed form for two independent estimates, and for others a one-dimensional integral: over the least
+surviving estimate where estimates are independent, over a sector of the plane where two coordinates
+are released. Integrands are smooth between known kinks, so that Gauss-Legendre rules are exact to
+rounding; all is done in logarithms, so that ratios of rare events are right.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy import special
 from dpbai._check import FloatArray
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
+from dpbai.policies.ranking import BoolArray
 
 Survivors = tuple[int, ...]
 
@@ -75,14 +77,23 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
     return {kept: np.concatenate([block[kept] for block in blocks]) for kept in blocks[0]}
 
 
-def _certain(phase: Phase, statistic: FloatArray) -> dict[Survivors, FloatArray]:
-    survivors = phase.survivors(phase.estimates(statistic))
-    kept, where = np.unique(survivors, axis=0, return_inverse=True)
-    with np.errstate(divide="ignore"):
-        return {
-            tuple(arms): np.log((where.ravel() == k).astype(float))
-            for k, arms in enumerate(kept.tolist())
-        }
+def _certain(phase: Phase, released: FloatArray) -> dict[Survivors, FloatArray]:
+    law: dict[Survivors, FloatArray] = {}
+    for where, kept, log_chance in _ranked(phase, released):
+        law.setdefault(kept, np.full(len(released), -np.inf))[where] = log_chance
+    return law
+
+
+def _ranked(phase: Phase, released: FloatArray) -> Iterator[tuple[BoolArray, Survivors, float]]:
+    """Yield on which rows, shape (n,), which arms may survive, and the log probability there."""
+    sure, tied = phase.tied(released)
+    patterns, which = np.unique(sure + 2 * tied, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        above, equal = np.flatnonzero(pattern == 1), np.flatnonzero(pattern == 2)
+        ways = list(combinations(equal.tolist(), phase.keep - above.size))
+        for chosen in ways:
+            kept = tuple(phase.active[i] for i in sorted((*above.tolist(), *chosen)))
+            yield which.ravel() == number, kept, -math.log(len(ways))
 
 
 def _two_independent(
@@ -128,7 +139,7 @@ def _half_lines(
     """One coordinate w orders the arms in one way if positive, in another if negative."""
     law: dict[Survivors, FloatArray] = {}
     for sign in (1.0, -1.0):
-        _add(law, _ranked(phase, np.array([sign])), noise.log_cdf(sign * statistic[:, 0]))
+        _add(law, phase, np.array([sign]), noise.log_cdf(sign * statistic[:, 0]))
     return law
 
 
@@ -149,13 +160,14 @@ def _sectors(
     law: dict[Survivors, FloatArray] = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
         middle = (start + stop) / 2
-        kept = _ranked(phase, np.array([math.cos(middle), math.sin(middle)]))
+        towards = np.array([math.cos(middle), math.sin(middle)])
         turns = round(middle / (math.pi / 2))
         turned = statistic.copy()
         for _ in range(turns % 4):
             turned = np.column_stack([turned[:, 1], -turned[:, 0]])
         turn = turns * math.pi / 2
-        _add(law, kept, _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn)))
+        reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
+        _add(law, phase, towards, reached)
     return law
 
 
@@ -200,13 +212,15 @@ def _rule(
     return (middle + half * _NODES).reshape(rows, -1), log_weights.reshape(rows, -1)
 
 
-def _ranked(phase: Phase, coordinates: FloatArray) -> Survivors:
-    survivors = phase.survivors(phase.estimates(coordinates[None, :]))
-    return tuple(survivors[0].tolist())
+def _add(
+    law: dict[Survivors, FloatArray], phase: Phase, towards: FloatArray, reached: FloatArray
+) -> None:
+    """Add the survivors of a direction, which is taken with log probability `reached`.
 
-
-def _add(law: dict[Survivors, FloatArray], kept: Survivors, log_probability: FloatArray) -> None:
-    law[kept] = np.logaddexp(law[kept], log_probability) if kept in law else log_probability
+    Twins tie in it, and hardly any others: so far out, rounding is that of the decoder.
+    """
+    for _, kept, log_chance in _ranked(phase, (1 + phase.reach.max()) * towards[None]):
+        law[kept] = np.logaddexp(law.get(kept, -np.inf), reached + log_chance)
 
 
 def survival_work(phase: Phase, reward_bound: float) -> float:
@@ -215,7 +229,7 @@ def survival_work(phase: Phase, reward_bound: float) -> float:
     sets = math.comb(arms, keep)
     if keep == arms or not isinstance(noise, Laplace | Gaussian) or phase.coordinates == 1:
         return sets
-    reach = reward_bound * float(np.abs(phase.release).sum(axis=1).max(initial=0.0))
+    reach = reward_bound * float(phase.reach.max(initial=0.0))
     step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
     length = reach + 2 * _REACH * noise.standard_deviation
     if phase.decoder_matrix is None:

@@ -304,7 +304,8 @@ class Session:
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
         release = Release.of(phase, sums, self.noise, phase.index)
-        estimates = phase.estimates(np.array(release.statistic)[None])
+        released = np.array(release.statistic)[None]
+        survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
         names = self.labels
         return Released(
             phase=phase.index,
@@ -312,8 +313,8 @@ class Session:
             pulled=tuple(names[arm] for arm in phase.pulled),
             pulls=phase.pulls,
             statistic=release.statistic,
-            estimates=tuple(estimates[0].tolist()),
-            survivors=tuple(names[arm] for arm in phase.survivors(estimates)[0].tolist()),
+            estimates=tuple(phase.estimates(released)[0].tolist()),
+            survivors=tuple(names[arm] for arm in survivors[0].tolist()),
             epsilon=release.epsilon,
             delta=release.delta,
             remarks=release.remarks,
@@ -331,6 +332,13 @@ def _source(name: str) -> ReleaseNoise:
     if name not in SOURCES:
         raise ValueError(f"it was begun with noise from {name}: pass that noise")
     return SOURCES[name]()
+
+
+def _tie_breaker(source: ReleaseNoise, phase: int) -> np.random.Generator:
+    """Return what breaks ties in a phase: chance that nobody knows, unless the source is seeded."""
+    if isinstance(source, NumpyNoise):
+        return source.generator(phase, 1)
+    return np.random.default_rng()
 
 
 def _mapping(value: Any, name: str) -> Mapping[Any, Any]:

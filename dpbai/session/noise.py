@@ -69,12 +69,15 @@ class NumpyNoise:
         seeded = "the noise comes from a fixed seed: whoever knows the seed can subtract it"
         return (attack, seeded) if self._fixed else (attack,)
 
+    def generator(self, phase: int, *use: int) -> np.random.Generator:
+        """Return the generator of the noise of phase number `phase`, or of another use there."""
+        root = self._seed
+        key = (*root.spawn_key, phase, *use)
+        return np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=key))
+
     def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
         """Return the statistic of phase number `phase` with `noise` on each coordinate."""
-        root = self._seed
-        key = (*root.spawn_key, phase)
-        rng = np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=key))
-        drawn = noise.sample(rng, (len(statistic),))
+        drawn = noise.sample(self.generator(phase), (len(statistic),))
         return tuple((np.asarray(statistic, dtype=np.float64) + drawn).tolist())
 
     def loss(self, noise: Noise, shift: Shift) -> float:
