@@ -271,6 +271,41 @@ def test_the_closest_instance_has_the_smallest_sum_of_gaps(name):
             assert FEATURES @ theta == pytest.approx(instance.means, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("bernoulli", [0.55, 0.45]), ("uniform", [0.5, 0.4]), ("beta", [0.55, 0.45])],
+)
+def test_a_level_that_the_gap_leaves_free_is_where_rewards_vary_most(name, expected):
+    """Free with orthogonal arms, and with a constant feature."""
+    law = choices.REWARDS[name]
+    for features in (np.eye(2), np.array([[1.0, 0.3], [1.0, 0.7]])):
+        instance = gaps.closest(features, 0, 0.1, law)
+        assert instance.means == pytest.approx(expected, abs=1e-6)
+    constant = np.c_[np.ones(6), FEATURES]
+    found = gaps.every(constant, range(6), 0.08, law)
+    highest = 0.54 if name != "uniform" else 0.5
+    assert found
+    for arm, instance in found.items():
+        assert instance.means[arm] == pytest.approx(highest, abs=1e-6)
+
+
+@pytest.mark.parametrize("units", [[1e9, 1e9], [1e-9, 1e-9], [1e12, 1e-12]])
+def test_units_of_features_do_not_change_the_means_that_a_gap_stands_for(units):
+    law = choices.REWARDS["bernoulli"]
+    plain, scaled = (gaps.every(f, range(6), 0.08, law) for f in (FEATURES, FEATURES * units))
+    assert list(plain) == list(scaled)
+    for arm, instance in plain.items():
+        assert scaled[arm].means == pytest.approx(instance.means, abs=1e-6)
+
+
+def test_the_means_taken_for_a_gap_are_told(call, folder):
+    write_arms(folder / "arms.csv", ["red", "green"], np.eye(2))
+    told = "Means taken for --gap: red 0.55, green 0.45\n"
+    options = ["--epsilon", 1, "--gap", 0.1, "--best", "red"]
+    for command in ("plan", "simulate"):
+        assert told in call(command, "arms.csv", "--budget", 100, *options)[1]
+
+
 # Studies.
 
 

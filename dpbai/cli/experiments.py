@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
@@ -31,6 +32,7 @@ from dpbai.study import study, takes_epsilon
 
 FIGURES = (".png", ".svg")
 _MOST_ARMS = 40
+_MOST_TOLD = 12
 _LEVEL = 0.95
 
 
@@ -54,6 +56,7 @@ def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[st
     else:
         print(f"it is found with probability {_told(worst)} if it is {worst[3]},")
         print(f"and {_told(best)} if it is {best[3]}; others lie between.")
+    _show_means(labels, instances[labels.index(worst[3])])
     if len(arms) < len(labels) and given.best is None:
         print(f"(Of {len(labels)} arms, {len(arms)} were looked at.)")
     cannot = len(arms) - len(instances)
@@ -197,7 +200,18 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
                 )
         return Instance(features, rewards=[law.make(mean) for mean in means])
     instances = gaps.every(features, _candidates(labels, given.best), given.gap, law)
-    return min(instances.values(), key=lambda instance: float(instance.gaps.sum()))
+    hardest = min(instances.values(), key=lambda instance: float(instance.gaps.sum()))
+    _show_means(labels, hardest)
+    return hardest
+
+
+def _show_means(labels: Sequence[str], instance: Instance) -> None:
+    """Print supposed means from the best down, of many arms the first ones and the last."""
+    order = np.argsort(-instance.means, kind="stable").tolist()
+    entries = [f"{labels[arm]} {instance.means[arm]:.3g}" for arm in order]
+    if len(entries) > _MOST_TOLD:
+        entries[_MOST_TOLD - 2 : -1] = ["..."]
+    print(textwrap.fill(f"Means taken for --gap: {', '.join(entries)}", 80))
 
 
 def _success(

@@ -5,32 +5,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.cli.choices import Law
+from dpbai.designs.max_det import basis_coordinates
+from dpbai.designs.scaling import span_coordinates
 from dpbai.instance import Instance
+
+_VARIES_MOST = 0.5  # mean at which rewards of each law of the command line vary most
+_SLACK = 1e-8  # by which the level may cost a larger sum of gaps, for rounding
 
 
 def closest(features: FloatArray, best: int, gap: float, law: Law) -> Instance | None:
     """Return an instance with linear means in which arm `best` leads each other by `gap` or more.
 
-    Of all such means, those with the smallest sum of gaps: a linear program in theta. None if there
-    are none, for instance if another arm has the same features.
+    Of all such means, those with the smallest sum of gaps; and of these, those in which the best
+    arm and one that is `gap` behind lie as evenly about 1/2 as can be, where rewards of these laws
+    vary most and the best arm is hardest to find. None if there are none, for instance if another
+    arm has the same features.
     """
-    lead = features[best] - np.delete(features, best, axis=0)
-    arms = len(features)
-    found = optimize.linprog(
-        lead.sum(axis=0),
-        A_ub=np.vstack([-lead, features, -features]),
-        b_ub=np.repeat([-gap, law.highest, -law.lowest], [arms - 1, arms, arms]),
-        bounds=(None, None),
-    )
-    if found.x is None:
+    reduced = span_coordinates(features)
+    if not reduced.shape[1]:
         return None
-    means = np.clip(features @ found.x, law.lowest, law.highest)
+    # The unknowns are the means of some arms that span the others: units have no say in that.
+    rows = basis_coordinates(reduced)[1]
+    lead = rows[best] - np.delete(rows, best, axis=0)
+    sum_of_gaps = lead.sum(axis=0)
+    allowed = np.vstack([-lead, rows, -rows])
+    limits = np.repeat([-gap, law.highest, -law.lowest], [len(lead), len(rows), len(rows)])
+    found = _least(sum_of_gaps, allowed, limits)
+    if found is None:
+        return None
+    middle = _VARIES_MOST + gap / 2
+    least = sum_of_gaps @ found
+    levelled = _least(
+        np.append(0.0 * sum_of_gaps, 1.0),  # the last unknown: how far the best arm is from there
+        np.vstack(
+            [
+                np.c_[allowed, np.zeros(len(allowed))],
+                np.append(sum_of_gaps, 0.0),
+                np.append(rows[best], -1.0),
+                np.append(-rows[best], -1.0),
+            ]
+        ),
+        np.append(limits, [least + _SLACK * max(least, gap), middle, -middle]),
+    )
+    found = found if levelled is None else levelled[:-1]
+    means = np.clip(rows @ found, law.lowest, law.highest)
     return Instance(features, rewards=[law.make(mean) for mean in means.tolist()])
+
+
+def _least(costs: FloatArray, rows: FloatArray, limits: FloatArray) -> FloatArray | None:
+    """Return x with the least `costs @ x` among those with `rows @ x <= limits`, if any."""
+    found = scipy.optimize.linprog(costs, A_ub=rows, b_ub=limits, bounds=(None, None))
+    return None if found.x is None else np.asarray(found.x)
 
 
 def every(features: FloatArray, arms: Sequence[int], gap: float, law: Law) -> dict[int, Instance]:
