@@ -62,6 +62,32 @@ function typesetLabels() {
   };
 }
 
+// On the file system a page cannot be fetched: the search finds the words of all pages in a script.
+function answerFromScript() {
+  if (!/search\.html$/.test(location.pathname) || location.protocol !== "file:") return;
+  const root = document.documentElement.dataset.content_root;
+  const loaded = new Promise((resolve) => {
+    const script = document.createElement("script");
+    script.src = `${root}_static/search_texts.js`;
+    script.addEventListener("load", () => resolve(window.searchTexts));
+    document.head.append(script);
+  });
+  window.fetch = async (address) => {
+    const page = String(address).replace(root, "").replace(/\.html$/, "");
+    return new Response((await loaded)[page] ?? "");
+  };
+}
+
+// There, a link to a notebook shows its text: beside it is a file that a browser saves.
+function saveNotebooks() {
+  for (const link of document.querySelectorAll("a.btn-download-source-button[href$='.ipynb']")) {
+    if (location.protocol === "file:") link.setAttribute("href", `${link.getAttribute("href")}.zip`);
+    else link.download = "";
+  }
+}
+
+answerFromScript();
+document.addEventListener("DOMContentLoaded", saveNotebooks);
 document.addEventListener("DOMContentLoaded", typesetLabels);
 document.addEventListener("DOMContentLoaded", keepPunctuation);
 window.addEventListener("load", () => {

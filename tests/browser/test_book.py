@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
+import nbformat
 import notebooks
 import page_checks
 import pytest
@@ -49,9 +51,27 @@ def test_first_page_leads_to_the_book(context: BrowserContext) -> None:
     page.close()
 
 
-def test_search_works_offline(context: BrowserContext) -> None:
-    visit = page_checks.Visit(context, HTML / "search.html", "?q=privacy")
-    visit.page.wait_for_selector("#search-results li")
+def test_search_finds_the_chapter_and_shows_the_words_offline(context: BrowserContext) -> None:
+    visit = page_checks.Visit(context, HTML / "search.html", "?q=budget")
+    visit.page.wait_for_selector("#search-results li p.context")
+    visit.page.wait_for_timeout(2000)  # results come one by one
+    results = visit.page.locator("#search-results li")
+    assert "budget" in results.locator("p.context").first.inner_text().lower()
+    pages = [link.get_attribute("href") for link in results.locator("a").all()]
+    chapter = pages.index("book/phases.html")
+    assert chapter < 5
+    assert chapter < next(n for n, page in enumerate(pages) if page.startswith("book/notation"))
     assert visit.leaving() == []
     assert visit.errors == []
+    visit.page.close()
+
+
+def test_the_button_saves_the_notebook(context: BrowserContext) -> None:
+    visit = page_checks.Visit(context, HTML / "book" / "phases.html")
+    address = visit.page.locator("a.btn-download-source-button[href*='.ipynb']").get_attribute(
+        "href"
+    )
+    with ZipFile(HTML / "book" / address) as file:
+        assert file.namelist() == ["phases.ipynb"]
+        assert nbformat.reads(file.read("phases.ipynb").decode(), as_version=4).cells
     visit.page.close()
