@@ -1,7 +1,8 @@
 """The directive `versions`: a table of packages, one on a line, with their installed versions.
 
 The table is made when the book is built, so that no version is stored in a notebook. The table of
-execution times beside it says its status in words: not every machine has a font with its signs.
+execution times beside it names pages by their titles and says its status in words: not every
+machine has a font with its signs.
 """
 
 import platform
@@ -32,9 +33,11 @@ def row(*cells: str) -> nodes.row:
     return nodes.row("", *(nodes.entry("", nodes.paragraph(text=cell)) for cell in cells))
 
 
-def say_status(_app: Sphinx, doctree: nodes.document, _docname: str) -> None:
-    """Replace the signs for success and failure by words."""
+def say_status(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Replace the signs for success and failure by words, and names of files by titles."""
     words = {"\N{WHITE HEAVY CHECK MARK}": "done", "\N{CROSS MARK}": "failed"}
+    if docname.endswith("/status"):
+        words |= {name: title.astext() for name, title in app.env.titles.items()}
     for text in [text for text in doctree.findall(nodes.Text) if text.astext() in words]:
         text.parent.replace(text, nodes.Text(words[text.astext()]))
 
