@@ -150,6 +150,10 @@ def test_labels_name_the_arms_everywhere():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
+        ([*"abcdefgh", 1, "1"], "10 distinct names"),
+        ([*"abcdefgh", "x", " x "], "10 distinct names"),
+        ([*"abcdefgh", "caf\u00e9", "cafe\u0301"], "10 distinct names"),
+        ([*"abcdefghi", " "], "10 distinct names"),
         (["a", "b"], "10 distinct names"),
         (["a"] * 10, "10 distinct names"),
         ([*"abcdefghi", None], "integers or strings"),
@@ -352,9 +356,9 @@ def test_a_file_with_any_one_byte_changed_or_added_is_refused(begun):
 def test_files_that_are_no_sessions_are_refused(begun):
     for text in (
         "", "null", "[]", "{}", "3", "NaN", "[" * 100_000, "\x00", "{\"format\": 3}", "1" * 5000,
-        '{"format": "dpbai session"}', '{"format": "dpbai session", "version": 1}',
-        '{"format": "dpbai session", "version": 1, "checksum": "", "content": null}',
-        '{"format": "dpbai session", "version": 1, "checksum": "", "content": NaN}',
+        '{"format": "dpbai session"}', '{"format": "dpbai session", "version": 2}',
+        '{"format": "dpbai session", "version": 2, "checksum": "", "content": null}',
+        '{"format": "dpbai session", "version": 2, "checksum": "", "content": NaN}',
     ):  # fmt: skip
         begun.write_text(text)
         assert refused(begun), text[:60]
@@ -363,8 +367,8 @@ def test_files_that_are_no_sessions_are_refused(begun):
 
 
 def test_a_file_of_another_version_says_so(begun):
-    begun.write_text(begun.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(SessionError, match=r"has version 2 of the format.* reads version 1"):
+    begun.write_text(begun.read_text().replace('"version": 2', '"version": 1'))
+    with pytest.raises(SessionError, match=r"has version 1 of the format.* reads version 2"):
         Session.resume(begun, noise=Deaf())
 
 
@@ -414,7 +418,7 @@ def test_a_file_knows_its_policy_and_its_noise(noise, tmp_path):
 def forge(path, edit):
     """Change the content of a file and compute its checksum anew, as only a forger would."""
     store = session_store.Store(path, kind=session_file.KIND, version=session_file.VERSION)
-    content = store.load()
+    content, _ = store.load()
     edit(content)
     path.write_bytes(store._encoded(content))
 
@@ -511,7 +515,7 @@ def test_of_two_sessions_on_one_file_only_one_draws_the_noise(tmp_path):
     batch = {arm: [0.25] * pulls for arm, pulls in first.requests.items()}
     first.record(batch)
     before = second.requests
-    with pytest.raises(SessionError, match="changed by someone else"):
+    with pytest.raises(SessionError, match="changed since it was read or saved here"):
         second.record(batch)
     assert second.requests == before
     assert second.released == ()

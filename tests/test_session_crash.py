@@ -74,13 +74,13 @@ def write_in_place(self, content):
         file.write(data[:100])
         file.flush()
         file.write(data[100:])
-    self._seen = data
+    return data
 
 
-def show_before_saving(self, parts):
-    state = self._advanced(self._with(parts))
-    self._state = state
-    self._store.replace(self._content(state))
+def show_before_saving(self, state):
+    data = self._at[1]
+    self._at = state, data
+    self._at = state, self._store.replace(self._content(state), data)
 
 
 def rename_before_writing(self, content):
@@ -88,18 +88,18 @@ def rename_before_writing(self, content):
     self._temporary.touch()
     self._temporary.replace(self.path)
     self.path.write_bytes(data)
-    self._seen = data
+    return data
 
 
 MUTANTS = {
     "none": lambda: None,
     "write in place": lambda: setattr(store.Store, "_write", write_in_place),
     "rename before writing": lambda: setattr(store.Store, "_write", rename_before_writing),
-    "show before saving": lambda: setattr(live.Session, "_take", show_before_saving),
+    "show before saving": lambda: setattr(live.Session, "_keep", show_before_saving),
 }
 
 # Where a session touches its file or changes what it shows: all else is computing.
-STEPS = {"__init__", "resume", "_take", "create", "replace", "load", "_locked", "_write"}
+STEPS = {"__init__", "resume", "_take", "_keep", "create", "replace", "load", "_locked", "_write"}
 STEPS |= {"_lock", "_sync_directory", "write_in_place", "rename_before_writing"}
 STEPS |= {"show_before_saving"}
 CODE = {live.__file__, store.__file__, __file__}
@@ -117,8 +117,8 @@ def child(path, log, share, line):
 
     def note():
         nonlocal last
-        if session is not None and session._state is not last:
-            last = session._state
+        if session is not None and session._at[0] is not last:
+            last = session._at[0]
             os.write(log, (json.dumps(shown(session)) + "\n").encode())
 
     def trace(frame, event, _):

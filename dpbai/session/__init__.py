@@ -5,9 +5,9 @@ computes a guarantee of its own, which is `dpbai.privacy`'s, or knows of an inst
 means are is what a run is there to find out.
 """
 
-from dpbai.session.live import Session, SessionError
+from dpbai.session.live import Session
 from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
-from dpbai.session.records import Released
+from dpbai.session.records import Released, SessionError
 from dpbai.session.single import Release, release
 
 __all__ = [

@@ -1,8 +1,8 @@
 """What a session's file holds, as plain JSON, and back.
 
 The file holds the policy (its class and parameters, so that no other plan can take it over), the
-name of what draws the noise, the labels of the arms, what each finished phase released, and of the
-phase under way sums and counts.
+name of what draws the noise, the labels of the arms, the range of rewards, the names of batches,
+what each finished phase released, and of the phase under way sums and counts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ import numpy as np
 from dpbai._describe import class_name, plain, restored
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
 from dpbai.session.records import Label, Released, State
+from dpbai.session.rewards import Range
 
-KIND, VERSION = "dpbai session", 1
+KIND, VERSION = "dpbai session", 2
 OWN = (DPBAI, DPBAIGauss, Baseline, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
 
 Content = Mapping[str, Any]
 
 
-def content(policy: Policy, noise: str, labels: Sequence[Label], state: State) -> Content:
+def content(
+    policy: Policy, noise: str, labels: Sequence[Label], reward_range: Range, state: State
+) -> Content:
     """Return the JSON content of a session's file."""
     current = None
     if state.phase is not None:
@@ -39,6 +42,8 @@ def content(policy: Policy, noise: str, labels: Sequence[Label], state: State) -
         "policy": described(policy),
         "noise": noise,
         "labels": list(labels),
+        "reward_range": list(reward_range),
+        "batches": dict(state.batches),
         "finished": [plain(asdict(released)) for released in state.finished],
         "current": current,
     }
@@ -47,6 +52,11 @@ def content(policy: Policy, noise: str, labels: Sequence[Label], state: State) -
 def labels_of(content: Content) -> tuple[Label, ...]:
     """Return the labels of the arms."""
     return tuple(content["labels"])
+
+
+def batches_in(content: Content) -> dict[str, int]:
+    """Return the names of the batches that were recorded, each with its phase."""
+    return {str(name): int(phase) for name, phase in content["batches"].items()}
 
 
 def finished_in(content: Content) -> tuple[Released, ...]:

@@ -9,8 +9,10 @@ After that it holds what was released, and nothing that the guarantee does not c
 
 The guarantee is for one reward: whoever sees all that a session releases learns no more about any
 one reward than epsilon and delta allow. Phases use different rewards, so the guarantee of the whole
-is that of the dearest phase. It holds for a file that moves forward only: an older copy, put back
-after its phase was released, would release the same rewards again under new noise.
+is that of the dearest phase. It holds for a file that moves forward only. An older copy may be read
+and compared, and take the file's place as long as its phase has not been released; gone on with
+after that, it would release the same rewards again under new noise, and the two releases together
+cost the sum of their losses. No session can be copied, and none goes on in two processes.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from numbers import Integral
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,8 +40,17 @@ from dpbai.session.noise import (
     ReleaseNoise,
     ReleaseWarning,
 )
-from dpbai.session.records import Label, Released, State
-from dpbai.session.rewards import Sum, array_sum, stated_sum
+from dpbai.session.records import (
+    Label,
+    Released,
+    SessionError,
+    State,
+    checked_labels,
+    named,
+    with_batch,
+)
+from dpbai.session.rewards import Sum, array_sum, checked_range, stated_sum
+from dpbai.session.shorter import noise_deviations, shortened
 from dpbai.session.single import Release
 from dpbai.session.store import Store, StoreError
 
@@ -47,10 +58,6 @@ SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
     OpenDPNoise.name: OpenDPNoise,
     NumpyNoise.name: NumpyNoise,
 }
-
-
-class SessionError(RuntimeError):
-    """A session that cannot take a step, or a file that is refused; nothing has changed."""
 
 
 class Session:
@@ -66,12 +73,18 @@ class Session:
     path : path-like, optional
         A new file to save the session in, at each step. Without it the session lives in memory.
     labels : sequence of int or str, optional
-        What to call the arms, in the order of the features; 0, ..., K-1 by default.
+        What to call the arms, in the order of the features; 0, ..., K-1 by default. Names are kept
+        as plain integers and strings, with accents in one normal form.
+    reward_range : (float, float), default (0, 1)
+        The least and the largest possible reward, fixed before any reward is seen. Rewards are
+        mapped to [0, 1], where the policy works, and estimates mapped back. (Means then are linear
+        in the features if a constant is.)
 
     Raises
     ------
     ValueError, TypeError
-        If labels are not K distinct integers and strings, or the policy cannot be saved.
+        If labels are not K names that differ as text, the range is none, the policy cannot be
+        saved, or `noise` cannot draw what the policy plans.
     FileExistsError
         If there is a file at `path`; `Session.resume` goes on with it.
 
@@ -81,6 +94,11 @@ class Session:
     >>> while session.requests:  # doctest: +SKIP
     ...     session.record({arm: ask(arm, pulls) for arm, pulls in session.requests.items()})
     >>> session.recommendation, session.certificate.epsilon  # doctest: +SKIP
+
+    A web service takes rewards one by one, each saved before the next:
+
+    >>> session = Session.resume("run.json")  # doctest: +SKIP
+    >>> session.record({"blue": [1]}, batch="visit 4711")  # doctest: +SKIP
     """
 
     def __init__(
@@ -90,14 +108,14 @@ class Session:
         noise: ReleaseNoise | None = None,
         path: str | os.PathLike[str] | None = None,
         labels: Sequence[Label] | None = None,
+        reward_range: tuple[float, float] = (0, 1),
     ) -> None:
         arms = range(arms_of(policy))
-        self._begin(policy, noise, arms if labels is None else labels)
+        self._begin(policy, noise, arms if labels is None else labels, reward_range)
         self._promised  # noqa: B018  (noise that the source lacks fails here)
-        self._state = self._advanced(self._started(()))
         self._store = None if path is None else _store(path)
-        if self._store:
-            self._store.create(self._content(self._state))
+        state = self._advanced(self._started((), (), {}))
+        self._at = state, self._store.create(self._content(state)) if self._store else b""
 
     @classmethod
     def resume(
@@ -128,17 +146,21 @@ class Session:
         """
         store = _store(path)
         try:
-            content = store.load()
+            content, data = store.load()
             policy = file.rebuilt(content["policy"]) if policy is None else policy
             file.check_same(content["policy"], file.described(policy))
             noise = _source(content["noise"]) if noise is None else noise
             if noise.name != content["noise"]:
                 raise ValueError(f"it was begun with noise from {content['noise']}")
             session = cls.__new__(cls)
-            session._begin(policy, noise, file.labels_of(content))
-            begun = session._started(file.finished_in(content))
-            received = file.received_in(content, begun.phase)
-            session._state = State(begun.finished, begun.phase, *received)
+            session._begin(policy, noise, file.labels_of(content), content["reward_range"])
+            state = session._started((), (), file.batches_in(content))
+            for released in file.finished_in(content):
+                executed = shortened(state.plan, released.pulls)
+                finished, past = (*state.finished, released), (*state.past, executed)
+                state = session._started(finished, past, state.batches)
+            sums, counts = file.received_in(content, state.phase)
+            session._at = replace(state, sums=sums, counts=counts), data
             session._store = store
         except StoreError as error:
             raise SessionError(str(error)) from None
@@ -149,18 +171,45 @@ class Session:
             TypeError,
             ValueError,
             ArithmeticError,
+            SessionError,
         ) as error:
             raise SessionError(f"{store.path} is refused: {error}") from error
         return session
 
-    def _begin(self, policy: Policy, noise: ReleaseNoise | None, labels: Sequence[Label]) -> None:
+    def _begin(
+        self,
+        policy: Policy,
+        noise: ReleaseNoise | None,
+        labels: Sequence[Label],
+        reward_range: tuple[float, float],
+    ) -> None:
         self.policy = policy
-        self.labels = _checked_labels(labels, arms_of(policy))
+        self.labels = checked_labels(labels, arms_of(policy))
+        self.reward_range = checked_range(reward_range)
         self._arm_of = {label: arm for arm, label in enumerate(self.labels)}
         self.noise = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
-        self._mutex = threading.Lock()
+        self._mutex, self._process = threading.Lock(), os.getpid()
         for remark in self.noise.remarks:
             warnings.warn(remark, ReleaseWarning, stacklevel=3)
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError(
+            "a session is not copied or pickled, as two of one would release the same rewards "
+            "twice; Session.resume opens its file in another process"
+        )
+
+    def __repr__(self) -> str:
+        name, arms = type(self.policy).__name__, len(self.labels)
+        if self.phase is None:
+            return f"<Session: {name}, {arms} arms, finished, {self.recommendation!r} recommended>"
+        return (
+            f"<Session: {name}, {arms} arms, {len(self.phase.active)} in play, phase "
+            f"{self.phase.index} has {sum(self._state.counts)} of {self.phase.cost} rewards>"
+        )
+
+    @property
+    def _state(self) -> State:
+        return self._at[0]
 
     @property
     def phase(self) -> Phase | None:
@@ -191,6 +240,11 @@ class Session:
         return self._state.finished
 
     @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The plans of the finished phases, as they were executed."""
+        return self._state.past
+
+    @property
     def estimates(self) -> dict[Label, float]:
         """The private estimates of the means, each from the last finished phase that has one."""
         return {
@@ -205,107 +259,198 @@ class Session:
 
         For a policy other than DP-BAI and its relatives, many active sets are planned for this.
         """
-        notes = (remark for phase in self.released for remark in phase.remarks)
+        notes = [remark for phase in self.released for remark in phase.remarks]
+        low, high = self.reward_range
+        if (low, high) != (0.0, 1.0):
+            notes.append(f"rewards lie in [{low:g}, {high:g}], and are mapped to [0, 1]")
         return self._promised.after([phase.epsilon for phase in self.released], notes)
 
     @cached_property
     def _promised(self) -> Certificate:
         return certificate(self.policy, mechanism=self.noise)
 
-    def record(self, rewards: Mapping[Any, ArrayLike]) -> None:
+    @property
+    def deviations(self) -> dict[Label, float]:
+        """The standard deviations of the noise in `estimates`, by the plans alone."""
+        return {
+            self.labels[arm]: deviation * (self.reward_range[1] - self.reward_range[0])
+            for number, phase in enumerate(self.phases, start=1)
+            for arm, deviation in zip(
+                phase.active, noise_deviations(self.phases[:number]), strict=True
+            )
+        }
+
+    def record(
+        self,
+        rewards: Mapping[Any, ArrayLike],
+        *,
+        batch: Label | None = None,
+        undo: bool = False,
+    ) -> None:
         """Take rewards of one or more arms: all of them, or on an error none.
 
         Parameters
         ----------
         rewards : mapping of label to array_like of shape (n,)
-            Rewards in [0, 1] of arms in `requests`, no more than are missing.
+            Rewards in `reward_range` of arms in `requests`, no more than are missing.
+        batch : int or str, optional
+            A name for these rewards, under which they are taken once: told again, they are refused.
+            Names stay in the file and are no secret.
+        undo : bool, default False
+            Take the rewards back that were recorded by mistake, and free the name of their batch. A
+            mistake in a phase that has been released stays.
 
         Raises
         ------
         ValueError, TypeError
             If any of them is refused. No message tells a reward.
         SessionError
-            If the session is finished, or its file was changed by someone else.
+            If the session is finished, the batch was recorded already or (to undo it) not in the
+            phase under way, or the file was changed by someone else.
         """
         given = _mapping(rewards, "rewards")
-        self._take({label: array_sum(values) for label, values in given.items()})
+        parts = [(label, array_sum(values, self.reward_range)) for label, values in given.items()]
+        self._take(parts, batch, undo)
 
-    def record_sums(self, sums: Mapping[Any, tuple[float | Fraction, int]]) -> None:
+    def record_sums(
+        self,
+        sums: Mapping[Any, tuple[float | Fraction, int]],
+        *,
+        batch: Label | None = None,
+        undo: bool = False,
+    ) -> None:
         """Take rewards that were added up elsewhere: all of them, or on an error none.
 
         Parameters
         ----------
         sums : mapping of label to (total, count)
-            The sum of `count` rewards in [0, 1], taken as exact, of arms in `requests`.
+            The sum of `count` rewards in `reward_range`, taken as exact, of arms in `requests`.
+        batch, undo
+            As in `record`.
 
         Raises
         ------
-        ValueError, TypeError
-            If any of them is refused. No message tells a sum.
-        SessionError
-            If the session is finished, or its file was changed by someone else.
+        ValueError, TypeError, SessionError
+            As in `record`. No message tells a sum.
         """
         given = _mapping(sums, "sums")
         for pair in given.values():
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
                 raise TypeError("sums must be pairs of a total and a count")
-        self._take({label: stated_sum(*pair) for label, pair in given.items()})
+        parts = [
+            (label, stated_sum(total, count, self.reward_range))
+            for label, (total, count) in given.items()
+        ]
+        self._take(parts, batch, undo)
 
-    def _take(self, parts: Mapping[Label, Sum]) -> None:
+    def end_phase(self) -> None:
+        """Release the phase under way with the rewards that came in, when no more will.
+
+        Each arm that the phase pulls needs one reward at least. Its mean is then one of fewer
+        rewards, each of which moves the release further: so the noise is made wider, by as much as
+        keeps the privacy loss at what was planned (see `shortened`), and estimates stay unbiased.
+        How many rewards came in is public. Decide this without a look at the rewards; whether one
+        is missing must not depend on what it would have been.
+
+        Raises
+        ------
+        SessionError
+            If the session is finished, an arm has no reward, or the file was changed by someone
+            else.
+        """
         with self._mutex:
-            state = self._advanced(self._with(parts))
-            if self._store:
-                try:
-                    self._store.replace(self._content(state))
-                except StoreError as error:
-                    raise SessionError(str(error)) from None
-            # Only what has been saved is shown: noise that a crash swallowed was seen by no one.
-            self._state = state
+            state = self._state
+            phase = state.plan
+            if not all(state.counts):
+                arm = self.labels[phase.pulled[state.counts.index(0)]]
+                raise SessionError(f"each arm needs one reward at least, and {arm!r} has none")
+            self._keep(self._advanced(self._after(state, shortened(phase, state.counts))))
 
-    def _with(self, parts: Mapping[Label, Sum]) -> State:
-        """Return the state with more rewards."""
-        phase = self.phase
-        if phase is None:
-            raise SessionError("the session is finished and takes no more rewards")
-        missing = self.requests
-        sums, counts = list(self._state.sums), list(self._state.counts)
-        for label, (total, count) in parts.items():
+    def _take(self, parts: Sequence[tuple[Any, Sum]], batch: Label | None, undo: bool) -> None:
+        sign = -1 if _check.flag(undo, "undo") else 1
+        with self._mutex:
+            state = self._with(parts, sign)
+            if batch is not None:
+                state = with_batch(state, batch, undo)
+            self._keep(self._advanced(state))
+
+    def _keep(self, state: State) -> None:
+        """Save a state, and only then show it: noise that a crash swallowed was seen by no one."""
+        data = b""
+        if self._store:
+            try:
+                data = self._store.replace(self._content(state), self._at[1])
+            except StoreError as error:
+                raise SessionError(str(error)) from None
+        # One step. Interrupted before it, the old state goes with the bytes of a file that is gone,
+        # which the store refuses to replace.
+        self._at = state, data
+
+    def _with(self, parts: Sequence[tuple[Any, Sum]], sign: int) -> State:
+        """Return the state with more rewards, or without some."""
+        state, phase = self._state, self._state.plan
+        sums, counts = list(state.sums), list(state.counts)
+        for label, (total, count) in parts:
             # A label that is unknown is not repeated: it may be a reward in the wrong place.
-            if not _is_label(label) or label not in missing:
+            name = named(label)
+            arm = None if name is None else self._arm_of.get(name)
+            if arm is None or arm not in phase.pulled:
                 raise ValueError("rewards must be of arms that are asked for, see requests")
-            if count > missing[label]:
-                raise ValueError(f"arm {label!r} needs {missing[label]} more rewards, got {count}")
-            position = phase.pulled.index(self._arm_of[label])
-            sums[position] += total
-            counts[position] += count
-        return State(self._state.finished, phase, tuple(sums), tuple(counts))
+            position = phase.pulled.index(arm)
+            missing, received = phase.pulls[position] - counts[position], counts[position]
+            if sign > 0 and count > missing:
+                raise ValueError(f"arm {label!r} needs {missing} more rewards, got {count}")
+            if sign < 0 and not 0 <= sums[position] - total <= received - count:
+                raise ValueError(f"arm {label!r} has not had these rewards in this phase")
+            sums[position] += sign * total
+            counts[position] += sign * count
+        return replace(state, sums=tuple(sums), counts=tuple(counts))
 
-    def _started(self, finished: tuple[Released, ...]) -> State:
+    def _started(
+        self,
+        finished: tuple[Released, ...],
+        past: tuple[Phase, ...],
+        batches: Mapping[str, int],
+    ) -> State:
         """Return the state in which the phase after the `finished` ones begins."""
         active = finished[-1].survivors if finished else self.labels
         if len(active) == 1:
-            return State(finished, None, (), ())
+            return State(finished, past, None, (), (), batches)
         arms = [self._arm_of[label] for label in active]
-        spent = sum(sum(released.pulls) for released in finished)
+        spent = sum(phase.cost for phase in past)
         phase = planned(self.policy, len(finished) + 1, arms, spent=spent)
         zeros = (0,) * len(phase.pulled)
-        return State(finished, phase, tuple(map(Fraction, zeros)), zeros)
+        return State(finished, past, phase, tuple(map(Fraction, zeros)), zeros, batches)
 
     def _advanced(self, state: State) -> State:
         """Release the phase under way if it is complete, and so on."""
         while state.phase is not None and state.counts == state.phase.pulls:
-            state = self._started((*state.finished, self._release(state.phase, state.sums)))
+            state = self._after(state, state.phase)
         return state
 
-    def _release(self, phase: Phase, sums: Sequence[Fraction]) -> Released:
+    def _after(self, state: State, executed: Phase) -> State:
+        """Release the phase under way, as it was executed, and begin the next."""
+        if not self._store and os.getpid() != self._process:
+            raise SessionError("a session in memory goes on in the process that began it")
+        finished = (*state.finished, self._release(state, executed))
+        return self._started(finished, (*state.past, executed), state.batches)
+
+    def _release(self, state: State, phase: Phase) -> Released:
         if not self._promised.covers(certify([phase], mechanism=self.noise)):
             raise SessionError(
                 f"the plan of phase {phase.index} loses more than all plans that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
-        release = Release.of(phase, sums, self.noise, phase.index)
+        remarks: tuple[str, ...] = ()
+        if phase is not state.phase:
+            remarks = (
+                f"phase {phase.index} was ended with {phase.cost} of {state.plan.cost} rewards, "
+                "and with noise that is wider in proportion",
+            )
+        release = Release.of(phase, state.sums, self.noise, phase.index)
         released = np.array(release.statistic)[None]
         survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
+        low, high = self.reward_range
         names = self.labels
         return Released(
             phase=phase.index,
@@ -313,15 +458,15 @@ class Session:
             pulled=tuple(names[arm] for arm in phase.pulled),
             pulls=phase.pulls,
             statistic=release.statistic,
-            estimates=tuple(phase.estimates(released)[0].tolist()),
+            estimates=tuple((low + (high - low) * phase.estimates(released)[0]).tolist()),
             survivors=tuple(names[arm] for arm in survivors[0].tolist()),
             epsilon=release.epsilon,
             delta=release.delta,
-            remarks=release.remarks,
+            remarks=release.remarks + remarks,
         )
 
     def _content(self, state: State) -> Mapping[str, Any]:
-        return file.content(self.policy, self.noise.name, self.labels, state)
+        return file.content(self.policy, self.noise.name, self.labels, self.reward_range, state)
 
 
 def _store(path: str | os.PathLike[str]) -> Store:
@@ -346,18 +491,3 @@ def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping from arms, got {type(value).__name__}")
     return value
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, Integral | str) and not isinstance(value, bool)
-
-
-def _checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
-    checked = []
-    for label in _check.sequence(labels, "labels"):
-        if not _is_label(label):
-            raise TypeError(f"labels must be integers or strings, got {_check.told(label)}")
-        checked.append(str(label) if isinstance(label, str) else int(label))
-    if len(checked) != arms or len(set(checked)) != arms:
-        raise ValueError(f"labels must be {arms} distinct names, one for each arm")
-    return tuple(checked)

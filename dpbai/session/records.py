@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Integral
+from typing import Any
 
+from dpbai import _check
 from dpbai.policies import Phase
+
+
+class SessionError(RuntimeError):
+    """A session that cannot take a step, or a file that is refused; nothing has changed."""
+
 
 Label = int | str
 """What an arm is called."""
+
+
+def named(label: Any) -> Label | None:
+    """Return a label as a plain int or str with accents in normal form C; None if it is none."""
+    if isinstance(label, str):
+        return unicodedata.normalize("NFC", str.__str__(label))  # str() of an enum is its own name
+    return None if isinstance(label, bool) or not isinstance(label, Integral) else int(label)
+
+
+def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
+    """Return labels that name so many arms, also as text: 1 and "1" are one name in a table."""
+    checked = []
+    for label in _check.sequence(labels, "labels"):
+        if (name := named(label)) is None:
+            raise TypeError(f"labels must be integers or strings, got {_check.told(label)}")
+        checked.append(name)
+    texts = {str(label).strip() for label in checked} - {""}
+    if len(checked) != arms or len(texts) != arms:
+        raise ValueError(f"labels must be {arms} distinct names, one for each arm, also as text")
+    return tuple(checked)
 
 
 @dataclass(frozen=True)
@@ -24,11 +54,12 @@ class Released:
     pulled : tuple of int or str
         Labels of the arms that were pulled.
     pulls : tuple of int
-        How often each of them was.
+        How often each of them was: as planned, or less if the phase was ended early.
     statistic : tuple of float
         The released statistic, noise included.
     estimates : tuple of float
-        Estimated means of the `active` arms, computed from `statistic` alone.
+        Estimated means of the `active` arms, computed from `statistic` alone, in the units of the
+        rewards (`statistic` is of rewards mapped to [0, 1]).
     epsilon, delta : float
         The privacy loss of this release, by the account of what drew the noise.
     remarks : tuple of str
@@ -54,13 +85,49 @@ class State:
     Attributes
     ----------
     finished : tuple of Released
+    past : tuple of Phase
+        The plans of the finished phases, as they were executed.
     phase : Phase or None
         The plan under way, or None when one arm is left.
     sums, counts : tuple
-        Of the rewards that came in for each arm that `phase` pulls.
+        Of the rewards, mapped to [0, 1], that came in for each arm that `phase` pulls.
+    batches : mapping of str to int
+        The names of the batches that were recorded, each with its phase.
     """
 
     finished: tuple[Released, ...]
+    past: tuple[Phase, ...]
     phase: Phase | None
     sums: tuple[Fraction, ...]
     counts: tuple[int, ...]
+    batches: Mapping[str, int]
+
+    @property
+    def plan(self) -> Phase:
+        """The plan under way.
+
+        Raises
+        ------
+        SessionError
+            If one arm is left.
+        """
+        if self.phase is None:
+            raise SessionError("the session is finished and takes no more rewards")
+        return self.phase
+
+
+def with_batch(state: State, batch: Label, undo: bool) -> State:
+    """Return the state with the name of one more batch, or of one less."""
+    name = named(batch)
+    if name is None:
+        raise TypeError(f"batch must be an integer or a string, got {_check.told(batch)}")
+    batches, phase = dict(state.batches), len(state.finished) + 1
+    before = batches.pop(str(name), None)
+    if undo and before != phase:
+        reason = "was not recorded" if before is None else f"is in phase {before}, now released"
+        raise SessionError(f"batch {name!r} {reason}, and cannot be undone")
+    if not undo:
+        if before is not None:
+            raise SessionError(f"batch {name!r} was recorded already, in phase {before}")
+        batches[str(name)] = phase
+    return replace(state, batches=batches)

@@ -1,6 +1,7 @@
 """Checks of private rewards where they arrive. No message ever repeats one.
 
-Rewards become an exact sum and a count at once, and nothing else of them is kept.
+Rewards become an exact sum and a count at once, and nothing else of them is kept. Rewards in
+another range are mapped to [0, 1] by their sum, which is as exact.
 """
 
 from __future__ import annotations
@@ -13,21 +14,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpbai import _check
 from dpbai._check import FloatArray
 
 Sum = tuple[Fraction, int]
-"""A sum of rewards, exact, and how many they are."""
+"""A sum of rewards in [0, 1], exact, and how many they are."""
+
+Range = tuple[float, float]
+"""The least and the largest possible reward."""
 
 _HALF = 26  # bits in the lower half of a 53-bit mantissa
 
 
-def array_sum(rewards: ArrayLike) -> Sum:
-    """Return the exact sum and the number of `rewards`.
+def checked_range(value: Any) -> Range:
+    """Return two doubles, within 2^53 so that integers between them are doubles too."""
+    bounds = _check.sequence(value, "reward_range")
+    numbers = [_check.number(bound, "reward_range") for bound in bounds]
+    low, high = numbers if len(numbers) == 2 else (math.nan, math.nan)
+    if not -_check.LARGEST_COUNT <= low < high <= _check.LARGEST_COUNT:
+        raise ValueError(
+            "reward_range must be the least and the largest possible reward, within 2**53, got "
+            f"{_check.told(bounds)}"
+        )
+    return low, high
+
+
+def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
+    """Return the exact sum and the number of `rewards`, mapped to [0, 1].
 
     Parameters
     ----------
     rewards : array_like of shape (n,), n >= 1
-        Numbers or booleans in [0, 1].
+        Numbers or booleans within `bounds`.
+    bounds : (float, float)
+        A `checked_range`.
 
     Raises
     ------
@@ -45,20 +65,23 @@ def array_sum(rewards: ArrayLike) -> Sum:
     if array.ndim != 1 or not array.size:
         raise ValueError(f"rewards must be 1-D and not empty, got shape {array.shape}")
     # NaN fails every comparison.
-    if not ((array >= 0) & (array <= 1)).all():
-        raise ValueError("rewards must lie in [0, 1], and one or more do not")
-    return exact_sum(array.astype(np.float64)), array.size
+    if not ((array >= bounds[0]) & (array <= bounds[1])).all():
+        low, high = bounds
+        raise ValueError(f"rewards must lie in [{low:g}, {high:g}], and one or more do not")
+    return _mapped(exact_sum(array.astype(np.float64)), array.size, bounds)
 
 
-def stated_sum(total: Any, count: Any) -> Sum:
-    """Return a sum of `count` rewards that someone else added up.
+def stated_sum(total: Any, count: Any, bounds: Range = (0.0, 1.0)) -> Sum:
+    """Return a sum of `count` rewards that someone else added up, mapped to [0, 1].
 
     Parameters
     ----------
     total : real number
-        In [0, count]; taken as exact.
+        Between count times each of `bounds`; taken as exact.
     count : int
         At least 1.
+    bounds : (float, float)
+        A `checked_range`.
 
     Raises
     ------
@@ -78,13 +101,20 @@ def stated_sum(total: Any, count: Any) -> Sum:
     exact = Fraction(total)
     if count < 1:
         raise ValueError("count must be at least 1")
-    if not 0 <= exact <= int(count):
-        raise ValueError("total must lie between 0 and count, since rewards lie in [0, 1]")
-    return exact, int(count)
+    mapped, number = _mapped(exact, int(count), bounds)
+    if not 0 <= mapped <= number:
+        low, high = bounds
+        raise ValueError(f"total must be of count rewards, which lie in [{low:g}, {high:g}]")
+    return mapped, number
+
+
+def _mapped(total: Fraction, count: int, bounds: Range) -> Sum:
+    low, high = map(Fraction, bounds)
+    return (total - count * low) / (high - low), count
 
 
 def exact_sum(rewards: FloatArray) -> Fraction:
-    """Return the sum of doubles in [0, 1] without any rounding, so that order is no matter."""
+    """Return the sum of finite doubles without any rounding, so that order is no matter."""
     fractions, exponents = np.frexp(rewards)
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
     total = Fraction()

@@ -3,8 +3,8 @@
 A document is written beside its file, forced to the disk, and renamed over it, so that a crash at
 any moment leaves the old document or the new one. The file is in one canonical form with a checksum
 over it: cut short or edited, it is refused. (The checksum is against accidents; whoever computes it
-anew can forge a document.) A lock beside the file keeps processes apart while they write, and a
-process never replaces a document other than the one that it last saw.
+anew can forge a document.) A lock beside the file keeps processes apart while they write, and no
+document is replaced but the one that the writer says it saw. Reading writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +22,8 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 
 class StoreError(RuntimeError):
@@ -45,10 +47,9 @@ class Store:
         self.path = Path(path).resolve()
         self.kind = kind
         self.version = version
-        self._seen: bytes | None = None
 
-    def create(self, content: Any) -> None:
-        """Write the first document.
+    def create(self, content: Any) -> bytes:
+        """Write the first document, and return its bytes.
 
         Raises
         ------
@@ -58,10 +59,10 @@ class Store:
         with self._locked():
             if self.path.exists():
                 raise FileExistsError(f"{self.path} exists already, and is left as it is")
-            self._write(content)
+            return self._write(content)
 
-    def load(self) -> Any:
-        """Read the document.
+    def load(self) -> tuple[Any, bytes]:
+        """Return the document, and its bytes.
 
         Raises
         ------
@@ -74,14 +75,16 @@ class Store:
             raise FileNotFoundError(f"{self.path} does not exist")
         data = self.path.read_bytes()
         content = self._decoded(data)
-        with self._locked():
-            # A crash may have left a document that was never shown to anyone: now it never will be.
-            self._temporary.unlink(missing_ok=True)
-        self._seen = data
-        return content
+        # A crash may have left a document that was never shown to anyone: now it never will be. Who
+        # may not write here may read all the same, and writes nothing.
+        with suppress(OSError):
+            if os.path.lexists(self._temporary):
+                with self._locked():
+                    self._temporary.unlink(missing_ok=True)
+        return content, data
 
-    def replace(self, content: Any) -> None:
-        """Write a new document in the place of the one that was last written or loaded here.
+    def replace(self, content: Any, seen: bytes) -> bytes:
+        """Write a new document in the place of the one whose bytes were `seen`; return its bytes.
 
         Raises
         ------
@@ -89,11 +92,11 @@ class Store:
             If the file is not that document any more.
         """
         with self._locked():
-            if not self.path.exists() or self.path.read_bytes() != self._seen:
+            if not self.path.exists() or self.path.read_bytes() != seen:
                 raise StoreError(
-                    f"{self.path} was changed by someone else since it was read here: load it again"
+                    f"{self.path} was changed since it was read or saved here: load it again"
                 )
-            self._write(content)
+            return self._write(content)
 
     @property
     def _temporary(self) -> Path:
@@ -102,25 +105,31 @@ class Store:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock; the operating system lets go of it if this process dies."""
-        with self.path.with_name(self.path.name + ".lock").open("ab") as file:
+        lock = self.path.with_name(self.path.name + ".lock")
+        with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600), "rb") as file:
             _lock(file)
             yield
 
-    def _write(self, content: Any) -> None:
+    def _write(self, content: Any) -> bytes:
         data = self._encoded(content)
+        # For its owner alone, or for no one, if the file is. What lies at this name is a crash's or
+        # a stranger's: it is removed, not opened, and a link there is not followed.
+        mode = 0o600 & self.path.stat().st_mode if self.path.exists() else 0o600
+        self._temporary.unlink(missing_ok=True)
         try:
-            # Readable by its owner alone.
-            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+            with os.fdopen(os.open(self._temporary, flags, mode), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
+        except FileExistsError:
+            raise StoreError(f"{self._temporary} was put there by someone else") from None
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
         _sync_directory(self.path.parent)
-        self._seen = data
+        return data
 
     def _encoded(self, content: Any) -> bytes:
         text = _canonical(content)
