@@ -58,7 +58,7 @@ def test_rewards_in_another_range_give_the_same_run_in_their_units(low, high, tm
         assert scaled.estimates[arm] == pytest.approx(low + (high - low) * plain.estimates[arm])
         assert scaled.deviations[arm] == pytest.approx((high - low) * plain.deviations[arm])
     assert scaled.certificate.epsilon == plain.certificate.epsilon
-    assert f"rewards in [{low:g}, {high:g}]" in " ".join(str(scaled.certificate).split())
+    assert f"rewards lie in [{low:.15g}, {high:.15g}]" in " ".join(str(scaled.certificate).split())
 
 
 def test_the_sum_of_rewards_in_another_range_is_mapped_without_rounding():

@@ -262,7 +262,7 @@ class Session:
         notes = [remark for phase in self.released for remark in phase.remarks]
         low, high = self.reward_range
         if (low, high) != (0.0, 1.0):
-            notes.append(f"rewards lie in [{low:g}, {high:g}], and are mapped to [0, 1]")
+            notes.append(f"rewards lie in [{low:.15g}, {high:.15g}], and are mapped to [0, 1]")
         return self._promised.after([phase.epsilon for phase in self.released], notes)
 
     @cached_property

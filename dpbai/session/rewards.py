@@ -67,7 +67,7 @@ def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
     # NaN fails every comparison.
     if not ((array >= bounds[0]) & (array <= bounds[1])).all():
         low, high = bounds
-        raise ValueError(f"rewards must lie in [{low:g}, {high:g}], and one or more do not")
+        raise ValueError(f"rewards must lie in [{low:.15g}, {high:.15g}], and one or more do not")
     return _mapped(exact_sum(array.astype(np.float64)), array.size, bounds)
 
 
@@ -104,7 +104,7 @@ def stated_sum(total: Any, count: Any, bounds: Range = (0.0, 1.0)) -> Sum:
     mapped, number = _mapped(exact, int(count), bounds)
     if not 0 <= mapped <= number:
         low, high = bounds
-        raise ValueError(f"total must be of count rewards, which lie in [{low:g}, {high:g}]")
+        raise ValueError(f"total must be of count rewards, which lie in [{low:.15g}, {high:.15g}]")
     return mapped, number
 
 
