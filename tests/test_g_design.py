@@ -1,6 +1,7 @@
 """G-optimal designs: optimal by the equivalence theorem, of small support, whatever the arms."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -70,6 +71,46 @@ def test_any_arms_have_an_optimal_design_of_small_support(vectors):
     if r:
         coordinates = dpbai.max_det(vectors, max_subsets=0).coordinates
         assert variances(coordinates, design.weights).max() <= r * (1 + 1e-6)
+
+
+def exact_largest_variance(vectors, weights):
+    """In rational arithmetic: max a' V^-1 a, by elimination on V with all a beside it."""
+    rows = [[Fraction(entry) for entry in row] for row in vectors.tolist()]
+    shares = [Fraction(weight) for weight in weights.tolist()]
+    r = vectors.shape[1]
+    table = [
+        [sum(w * a[i] * a[j] for w, a in zip(shares, rows, strict=True) if w) for j in range(r)]
+        + [a[i] for a in rows]
+        for i in range(r)
+    ]
+    for i in range(r):
+        pivot = table[i][i]
+        table[i] = [entry / pivot for entry in table[i]]
+        for k in set(range(r)) - {i}:
+            factor = table[k][i]
+            table[k] = [x - factor * y for x, y in zip(table[k], table[i], strict=True)]
+    return max(sum(a[i] * table[i][r + number] for i in range(r)) for number, a in enumerate(rows))
+
+
+@pytest.mark.parametrize("distance", [1e-4, 1e-8, 1e-10, 1e-12])
+def test_nearly_collinear_columns_keep_the_claimed_gap(distance):
+    rng = np.random.default_rng(5)
+    for _ in range(2):
+        vectors = rng.normal(size=(12, 3))
+        vectors[:, 2] = vectors[:, 0] + distance * vectors[:, 2]
+        design = dpbai.g_optimal_design(vectors)
+        true = exact_largest_variance(vectors, design.weights) / sum(map(Fraction, design.weights))
+        assert 3 - 1e-12 <= true <= 3 * (1 + 1e-8) + 1e-12
+        assert design.max_variance == pytest.approx(float(true), abs=1e-11)
+
+
+def test_no_design_claims_less_variance_than_the_rank():
+    rng = np.random.default_rng(6)
+    for dimension in (1, 2, 3, 5):
+        for arms in (dimension, 2 * dimension):
+            vectors = rng.normal(size=(arms, dimension))
+            assert dpbai.g_optimal_design(vectors).max_variance >= dimension
+    assert dpbai.g_optimal_design(np.eye(2)).max_variance == 2
 
 
 def test_design_does_not_depend_on_the_coordinates():

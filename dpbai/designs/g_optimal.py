@@ -9,6 +9,7 @@ of OD-LinBAI stays within its budget only with that limit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,8 @@ from dpbai.designs.scaling import span_coordinates
 
 _REFRESH = 50
 _MAX_STEPS = 100_000
+_ILL_CONDITIONED = 1e3
+_CORRECTIONS = 3
 _LEAST_TOLERANCE = 1e-12  # below, rounding error decides
 
 
@@ -87,11 +90,45 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
         return Design(weights, np.empty(0, dtype=np.int64), 0.0)
     # The design does not depend on the basis; in that of the start all numbers are of order one.
     basis, vectors = basis_coordinates(reduced)
+    vectors = _refined(vectors, reduced, reduced[basis])
     weights[basis] = 1 / rank
     weights = _exchange(vectors, weights, tolerance)
     weights = _reduce_support(vectors, weights)
-    variances = _variances(vectors, weights)
-    return Design(weights, np.flatnonzero(weights), float(variances.max()))
+    # No design has less than the rank: what is computed below it is rounding.
+    variance = max(float(rank), float(_variances(vectors, weights).max()))
+    return Design(weights, np.flatnonzero(weights), variance)
+
+
+def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return coordinates with `vectors = coordinates @ basis` to within their own rounding.
+
+    Those of a nearly singular basis have lost digits, and with them the gap to optimality would
+    mean little. Corrections from residuals without rounding error bring them back.
+    """
+    columns = np.frexp(np.abs(vectors).max(axis=0))[1]
+    vectors, basis = np.ldexp(vectors, -columns), np.ldexp(basis, -columns)
+    if not np.linalg.cond(basis) > _ILL_CONDITIONED:
+        return coordinates
+    for _ in range(_CORRECTIONS):
+        products, errors = _exact_products(coordinates[:, :, None], basis)
+        terms = np.concatenate([vectors[:, None], -products, -errors], axis=1)
+        residuals = [[math.fsum(entry) for entry in row] for row in terms.transpose(0, 2, 1)]
+        coordinates = coordinates + np.linalg.solve(basis.T, np.array(residuals).T).T
+    return coordinates
+
+
+def _exact_products(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return products and their rounding errors (Dekker, 1971)."""
+    (x1, x2), (y1, y2) = (_halves(value) for value in (x, y))
+    product = x * y
+    return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+
+
+def _halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return two numbers of half the digits that add up to x (Veltkamp, 1968)."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
 
 
 def _variances(vectors: FloatArray, weights: FloatArray) -> FloatArray:
