@@ -14,7 +14,7 @@ from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det
-from dpbai.designs.scaling import rank, span_coordinates
+from dpbai.designs.scaling import balanced, rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
 
@@ -291,3 +291,12 @@ def test_softmax_features_give_the_means_that_they_describe(deviation):
         phase = dpbai.DPBAI(features, budget=10**4, epsilon=math.inf).phase(1, range(25))
         estimates = phase.estimates(phase.statistic(means[list(phase.pulled)]))
         np.testing.assert_allclose(estimates, means, atol=1e-6)
+
+
+def test_a_scale_at_which_an_entry_overflows_is_not_taken():
+    """One entry of 1e300 among tiny ones: the mean of the logarithms asks for more than doubles."""
+    tiny = np.array([[1, 2, 1], [3, 1, 1], [1, 3, 2], [2, 3, 2]]) * 1e-300
+    vectors = np.block([[np.array([[1e300]]), tiny[:1]], [np.full((4, 1), 1e-300), tiny]])
+    scaled, _, _ = balanced(vectors)
+    assert np.isfinite(scaled).all()
+    assert rank(vectors) == 4

@@ -71,7 +71,9 @@ def _proof_steps_hold(policy, instance, explicit):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
 def test_every_step_holds_from_its_own_t_prime_on_and_not_before(epsilon):
     """One phase, d = 2: the conditions are checked on plans, one T' below and at each threshold."""
-    for instance in (dpbai.synthetic(), _instance(12, 2, seed=3)):
+    # The coordinates of the last one's best arm, (0.9, 0.9), are what the noise step asks most of.
+    leaning = dpbai.Instance([[1, 0], [0, 1], [0.9, 0.9], [0.1, 0.2], [0.2, 0.1]], [0.25, 0.25])
+    for instance in (dpbai.synthetic(), _instance(12, 2, seed=3), leaning):
 
         def at(usable, instance=instance):
             reserve = _policy(instance, 10**6, epsilon).schedule.reserve
@@ -296,6 +298,22 @@ def test_bounds_reject_what_they_are_not_about():
         dpbai.explicit_upper_bound(baseline, instance)
     with pytest.raises(TypeError, match="DPBAIGauss"):
         dpbai.gauss_upper_bound(_policy(instance), instance)
+
+
+@pytest.mark.parametrize("parent", [dpbai.DPBAI, dpbai.DPBAIGauss])
+def test_bounds_reject_a_subclass_whose_noise_they_know_nothing_of(parent):
+    """With a thousand times the noise the error is 0.6 where the theorem would claim 0.01."""
+
+    class Louder(parent):
+        def noise(self, pulls):
+            return dpbai.Laplace(1000 / pulls)
+
+    instance = dpbai.synthetic()
+    options = {"delta": 0.1} if parent is dpbai.DPBAIGauss else {}
+    policy = Louder(instance.features, budget=400, epsilon=1.0, **options)
+    for bound in (dpbai.upper_bound, dpbai.explicit_upper_bound, dpbai.gauss_upper_bound):
+        with pytest.raises(TypeError, match="policy must be"):
+            bound(policy, instance)
 
 
 def test_bounds_reject_an_instance_that_breaks_their_assumptions():

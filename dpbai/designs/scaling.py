@@ -55,7 +55,8 @@ def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
         rows, columns = _scales(exponents, entries, middle)
         with np.errstate(over="ignore"):
             scaled = np.ldexp(vectors, -(rows[:, None] + columns))
-        tried.append((scaled, rows, columns))
+        if np.isfinite(scaled).all():  # a few large entries may overflow where the mean is 0
+            tried.append((scaled, rows, columns))
     return max(tried, key=lambda scaled: _visible_rank(scaled[0]))
 
 
@@ -81,9 +82,7 @@ def _mean(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
 
 
 def _visible_rank(scaled: FloatArray) -> int:
-    """Return the rank that rounding errors leave; -1 where entries overflow."""
-    if not np.isfinite(scaled).all():
-        return -1
+    """Return the rank that rounding errors leave."""
     return int(np.linalg.matrix_rank(unit_rows(_unit_columns(scaled))))
 
 
