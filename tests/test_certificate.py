@@ -711,3 +711,66 @@ def test_a_certificate_tells_what_it_is_about():
         "Each one reward: epsilon = 0.5, delta = 0, for all releases together, past and to come.\n"
         "Noise by its law in real numbers."
     )
+
+
+@dataclass(frozen=True)
+class Arbitrary:
+    """Plans that have nothing in common but the sizes of their active sets; pure, by its seed."""
+
+    seed: int
+    sizes: tuple
+    laplace: bool
+    budget: int = 1000
+
+    @property
+    def features(self):
+        return np.eye(self.sizes[0])
+
+    def phase(self, index, active):
+        active, rng = tuple(active), np.random.default_rng([self.seed, index, *active])
+        pulled, release, decoder = active, None, None
+        if rng.random() < 0.6:
+            pulled = tuple(sorted(rng.choice(active, rng.integers(1, len(active)), replace=False)))
+            release = rng.normal(size=(rng.integers(1, 3), len(pulled)))
+            # Coarse decoders, so that arms may be parallel, collinear or equal.
+            decoder = rng.normal(size=(len(active), len(release))).round(1)
+        pulls = rng.integers(1, 3, size=len(pulled)).tolist()
+        scale = math.exp(rng.normal())
+        noise = Laplace(scale) if self.laplace else Gaussian(scale, 1e-2)
+        return Phase(index, active, pulled, pulls, noise, self.sizes[index], release, decoder)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.sampled_from([(2, 1), (3, 1), (3, 2, 1), (4, 1), (4, 2, 1), (3, 3, 1)]),
+    laplace=st.booleans(),
+    group=st.integers(1, 3),
+)
+def test_no_policy_gives_away_more_than_its_certificate(seed, sizes, laplace, group):
+    """Exact laws of the output on tables that differ in up to so many rewards."""
+    policy = Arbitrary(seed, sizes, laplace)
+    held = dpbai.certificate(policy, group=group)
+    audit = dpbai.exact_audit(policy)
+    assert np.exp(audit.log_probabilities).sum(axis=0) == pytest.approx(1, abs=1e-11)
+    rng = np.random.default_rng(seed)
+    first, second = rng.integers(audit.grid.size, size=(2, 2000))
+    near = np.abs(audit.grid.steps[first] - audit.grid.steps[second]).sum(axis=1) <= group
+    pairs = np.column_stack([first, second])[near] if group > 1 else audit.pairs
+    found = replace(audit, pairs=pairs)
+    if laplace:
+        assert found.epsilon <= held.epsilon * (1 + 1e-9)
+    for epsilon in (0.0, 0.4, 1.5, held.epsilon):
+        assert found.delta_at(epsilon) <= held.delta_at(epsilon) * (1 + 1e-6) + 1e-12
+
+
+def test_an_arm_that_wins_by_rounding_alone_does_not_break_the_guarantee():
+    """Arm 0 lies between the others: it wins in a direction, or in a sector as wide as rounding."""
+    release = np.array([[0.07265754072629518, 0.38643450599493273],
+                        [-0.8714383525770176, -0.07425532042536936]])  # fmt: skip
+    between = np.array([[-0.1, 0.4], [-1.3, 0.1], [0.7, 0.6]])
+    for decoder in (between, between[::-1], np.array([[-1.2, -0.5], [0.4, 0.2], [-1.2, -1.8]])):
+        phase = Phase(1, (0, 1, 2), (0, 2), (3, 3), Laplace(7.0), 1, release, decoder)
+        policy = OnePhase(phase)
+        found = dpbai.exact_audit(policy).epsilon
+        assert found <= dpbai.certificate(policy).epsilon * (1 + 1e-9)

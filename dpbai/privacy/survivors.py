@@ -26,6 +26,7 @@ Survivors = tuple[int, ...]
 _NODES, _WEIGHTS = special.roots_legendre(24)
 _REACH = 45.0
 """Densities fall below e^-45 of their peak within so many scales."""
+_NARROW = 1e-5
 BLOCK = 1000
 """So many rows of means are gone through at once."""
 
@@ -190,8 +191,12 @@ def _sector(
     mirrored = upper + lower > 0
     upper, lower = np.where(mirrored, -lower, upper), np.where(mirrored, -upper, lower)
     log_upper = noise.log_cdf(upper)
-    with np.errstate(divide="ignore"):
+    width = (high - low) * x
+    with np.errstate(divide="ignore", invalid="ignore"):
         between = log_upper + np.log(-np.expm1(noise.log_cdf(lower) - log_upper))
+        # Where the interval is so narrow that digits cancel all the same, the density is constant.
+        constant = noise.log_density((upper + lower) / 2) + np.log(width)
+    between = np.where(width < _NARROW * noise.standard_deviation, constant, between)
     density = noise.log_density(x - first[:, None])
     return np.asarray(special.logsumexp(density + between + log_weights, axis=1))
 
