@@ -41,7 +41,7 @@ PLAN = Phase(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     arms=st.integers(2, 40),
     dimension=st.integers(1, 6),
@@ -740,7 +740,7 @@ class Arbitrary:
         return Phase(index, active, pulled, pulls, noise, self.sizes[index], release, decoder)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.sampled_from([(2, 1), (3, 1), (3, 2, 1), (4, 1), (4, 2, 1), (3, 3, 1)]),
