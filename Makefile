@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 HTML := _build/html
+EXECUTED := _build/executed
 WIDGETS := book/_static/widgets
 EMBED := node_modules/@jupyter-widgets/html-manager/dist
 CHAPTERS = $(wildcard book/*.ipynb)
@@ -36,7 +37,8 @@ $(READY): requirements.txt pyproject.toml
 
 book: $(READY) widgets  ## build the book from clean, warnings as errors: _build/html/index.html
 	rm -rf _build
-	$(BIN)/jupyter-book build . --all -n -W --keep-going
+	$(BIN)/python tools/notebooks.py --into $(EXECUTED)
+	DPBAI_EXECUTED=$(abspath $(EXECUTED)) $(BIN)/jupyter-book build . --all -n -W --keep-going
 	@echo "Open $(HTML)/index.html"
 
 # The widgets' JavaScript and fonts, so that explorers work with no network.

@@ -1,21 +1,31 @@
-"""Run chapters again, in place, so that a second run changes no byte.
+"""Run chapters, as many at a time as there are cores.
 
-`make notebooks` runs all chapters of `_toc.yml`; name files to run only those.
+`make notebooks` runs all chapters of `_toc.yml` in place, so that a second run changes no byte;
+name files to run only those. With `--into FOLDER`, nothing is changed: the executed notebooks go
+into a cache of that name, from which `make book` builds (see `book/_ext/executed.py`).
 """
 
+import argparse
+import asyncio
+import os
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 import nbformat
 import yaml
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {("index", "fig-success"): ROOT / "book/_static/success.svg"}
 """Figures that the README shows: chapter and name, and the file that holds a copy."""
+LONGEST = ("beyond", "numerical_study")
 TIMEOUT = 300  # seconds per cell
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
@@ -70,8 +80,8 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return clean
 
 
-def run(path: Path) -> str:
-    """Run one notebook in place; return an error message, empty if all went well."""
+async def execute(path: Path) -> NotebookNode:
+    """Return a notebook with the outputs of a fresh run."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -81,15 +91,26 @@ def run(path: Path) -> str:
         record_timing=False,
         resources={"metadata": {"path": path.parent}},
     )
-    try:
-        client.execute()
-    except Exception as error:  # whatever failed, say in which notebook
-        return f"{path.name}: {error}"
+    await client.async_execute()
+    return notebook
+
+
+async def run(path: Path) -> None:
+    """Run one notebook in place."""
+    notebook = await execute(path)
     path.write_text(dumps(normalise(notebook)), encoding="utf-8")
     for (chapter, name), copy in PICTURES.items():
         if path == ROOT / f"book/{chapter}.ipynb":
             copy.write_text(figure(notebook, name), encoding="utf-8")
-    return ""
+
+
+async def run_into(folder: Path, path: Path) -> None:
+    """Run one notebook, and store what came of it in a cache."""
+    start = perf_counter()
+    notebook = await execute(path)
+    data = {"execution_seconds": perf_counter() - start}
+    cache = get_cache(folder)
+    cache.cache_notebook_bundle(CacheBundleIn(notebook, str(path), data=data), overwrite=True)
 
 
 def figure(notebook: NotebookNode, name: str) -> str:
@@ -107,17 +128,37 @@ def dumps(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
+async def run_all(paths: list[Path], task: Callable[[Path], Awaitable[None]]) -> int:
+    """Run notebooks, and return how many failed."""
+    cores = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def tell(path: Path) -> bool:
+        async with cores:
+            try:
+                await task(path)
+            except Exception as error:  # whatever failed, say in which notebook
+                print(f"FAILED  {path.name}\n{error}", flush=True)
+                return True
+        print(f"done  {path.name}", flush=True)
+        return False
+
+    return sum(await asyncio.gather(*map(tell, sorted(paths, key=by_length))))
+
+
 def main(arguments: list[str]) -> int:
     """Run the named notebooks, or all chapters."""
-    paths = [Path(name).resolve() for name in arguments] or chapters()
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        failures = 0
-        for path, error in zip(paths, pool.map(run, paths), strict=True):
-            print(f"{'FAILED' if error else 'done'}  {path.name}", flush=True)
-            if error:
-                failures += 1
-                print(error, file=sys.stderr)
-    return 1 if failures else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*", type=Path)
+    parser.add_argument("--into", type=Path, metavar="FOLDER")
+    given = parser.parse_args(arguments)
+    task = partial(run_into, given.into.resolve()) if given.into else run
+    paths = [path.resolve() for path in given.paths] or chapters()
+    return 1 if asyncio.run(run_all(paths, task)) else 0
+
+
+def by_length(path: Path) -> int:
+    """Return what puts the longest chapters first, so that no core is left waiting at the end."""
+    return LONGEST.index(path.stem) if path.stem in LONGEST else len(LONGEST)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import book_checks
+import executed
 import nbformat
 import notebooks
 import pytest
+from jupyter_cache import get_cache
 from nbformat import NotebookNode, v4
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,20 +213,50 @@ def test_running_twice_changes_no_byte(tmp_path: Path) -> None:
     path = tmp_path / "chapter.ipynb"
     source = "import ipywidgets\nprint(1)\nipywidgets.VBox([ipywidgets.IntSlider(max=3)])"
     path.write_text(nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell(source)])))
-    assert notebooks.run(path) == ""
+    assert notebooks.main([str(path)]) == 0
     first = path.read_bytes()
     assert b"widget-view" in first
-    assert notebooks.run(path) == ""
+    assert notebooks.main([str(path)]) == 0
     assert path.read_bytes() == first
     assert [f for check in book_checks.CHECKS for f in check(nbformat.read(path, 4))] == []
 
 
-def test_failing_notebook_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_failing_notebook_is_named_and_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "chapter.ipynb"
     path.write_text(nbformat.writes(v4.new_notebook(cells=[v4.new_code_cell("1 / 0")])))
     before = path.read_bytes()
-    assert notebooks.run(path).startswith("chapter.ipynb: ")
+    for options in ([], ["--into", str(tmp_path / "cache")]):
+        assert notebooks.main([str(path), *options]) == 1
+        assert "FAILED  chapter.ipynb" in capsys.readouterr().out
     assert path.read_bytes() == before
+    assert get_cache(tmp_path / "cache").list_cache_records() == []
+
+
+def test_the_book_is_built_from_what_was_run_for_it_and_from_nothing_older(tmp_path: Path) -> None:
+    path = tmp_path / "chapter.ipynb"
+    cell = v4.new_code_cell("print(1 + 1)", outputs=[printed("stale\n")])
+    path.write_text(nbformat.writes(v4.new_notebook(cells=[cell])))
+    before = path.read_bytes()
+    assert notebooks.main([str(path), "--into", str(tmp_path / "cache")]) == 0
+    assert path.read_bytes() == before
+    found = get_cache(tmp_path / "cache").merge_match_into_notebook(nbformat.read(path, 4))[1]
+    assert [output.text for output in found.cells[0].outputs] == ["2\n"]
+    changed = v4.new_notebook(cells=[v4.new_code_cell("print(1 + 2)")])
+    with pytest.raises(KeyError):
+        get_cache(tmp_path / "cache").match_cache_notebook(changed)
+
+
+def test_only_a_folder_named_for_this_build_replaces_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = SimpleNamespace(nb_execution_mode="force", nb_execution_cache_path="")
+    executed.take_executed(None, config)
+    assert config.nb_execution_mode == "force"
+    monkeypatch.setenv(executed.FOLDER, "folder")
+    executed.take_executed(None, config)
+    assert (config.nb_execution_mode, config.nb_execution_cache_path) == ("cache", "folder")
 
 
 @pytest.mark.parametrize(("stored", "code"), [("1\n", 0), ("2\n", 1)])
