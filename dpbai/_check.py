@@ -118,7 +118,7 @@ def choice(value: Any, name: str, options: Sequence[str]) -> str:
 
 def flag(value: Any, name: str) -> bool:
     """Return `value` if it is True or False."""
-    if not isinstance(value, bool | np.bool):
+    if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {told(value)}")
     return bool(value)
 
