@@ -1,14 +1,19 @@
 # `make book` builds the book, `make test` runs every check that needs no browser.
-# `make help` lists the rest. Each target makes or refreshes .venv by itself.
+# `make help` lists the rest. Each target makes or refreshes its virtual environment by itself:
+# .venv, or with PYTHON=python3.13 one of that name beside it.
 
 PYTHON ?= python3
-VENV := .venv
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+LOCK := requirements.txt
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
 READY := $(VENV)/.ready
 HTML := _build/html
 EXECUTED := _build/executed
 WIDGETS := book/_static/widgets
 EMBED := node_modules/@jupyter-widgets/html-manager/dist
+SAMPLE := 200
+SEED := 0
 CHAPTERS = $(wildcard book/*.ipynb)
 
 # One BLAS thread: the same sums on every machine, and no fight over cores between workers.
@@ -18,21 +23,26 @@ export OMP_NUM_THREADS := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test browser notebooks lint format benchmark lock widgets clean
+.PHONY: help .venv book pdf test units oldest browser notebooks lab lint format mutants benchmark \
+  lock widgets clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo
+	@echo "One file of tests:   make .venv && $(BIN)/pytest tests/test_max_det.py"
+	@echo "One chapter:         $(BIN)/python tools/notebooks.py book/privacy.ipynb   (in place)"
+	@echo "Another interpreter: make test PYTHON=python3.13"
 
 .venv: $(READY)  ## the virtual environment: the lock, then this package
 
-$(READY): requirements.txt pyproject.toml
+$(READY): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "dpbai needs Python 3.11 or newer, but $(PYTHON) is" \
 	       "$$($(PYTHON) --version 2>&1 || echo missing). Try: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --config-settings editable_mode=compat -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(INSTALL) -r $(LOCK)
+	$(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
 book: $(READY) widgets  ## build the book from clean, warnings as errors: _build/html/index.html
@@ -53,9 +63,14 @@ widgets:
 	  mkdir -p $(WIDGETS) && cp $(addprefix $(EMBED)/,embed.js *.txt *.woff *.woff2 *.ttf) $(WIDGETS); \
 	fi
 
-test: $(READY)  ## every check that needs no browser: tests/, then the chapters' stored outputs
-	$(BIN)/pytest -n auto tests
+test: units  ## every check that needs no browser: tests/, then the chapters' stored outputs
 	$(BIN)/pytest -n auto --dist loadfile --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS)
+
+units: $(READY)  ## tests/ alone
+	$(BIN)/pytest -n auto tests
+
+oldest:  ## tests/ with the oldest versions that pyproject.toml allows, on Python 3.11
+	$(MAKE) units PYTHON=python3.11 VENV=.venv-oldest LOCK=requirements-oldest.txt
 
 browser: $(READY)  ## check the built book in headless Chromium with no network
 	$(BIN)/pytest -n auto --dist loadscope tests/browser
@@ -69,24 +84,36 @@ $(HTML)/index.html:
 notebooks: $(READY)  ## run all chapters again, in place
 	$(BIN)/python tools/notebooks.py
 
-lint: $(READY)  ## ruff and mypy
+lab: $(READY)  ## open the chapters in JupyterLab
+	$(INSTALL) -c $(LOCK) jupyterlab
+	$(BIN)/jupyter lab book
+
+lint: $(READY)  ## ruff, mypy, and zizmor for the workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet .github
 
 format: $(READY)  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+mutants: $(READY)  ## change the library in 200 places, one at a time: do the tests notice? About an hour
+	$(INSTALL) -c $(LOCK) "mutmut>=3.8,<4"
+	nice $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED)
+
 benchmark: $(READY)  ## run each script of benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-lock:  ## write requirements.txt again from pyproject.toml, for all supported Pythons
+COMPILE := build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+  --fork-strategy fewest --no-annotate --custom-compile-command "make lock" pyproject.toml
+
+lock:  ## write both requirements files again from pyproject.toml, for all supported Pythons
 	$(PYTHON) -m venv build/uv
 	build/uv/bin/python -m pip install --quiet uv
-	build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	  --fork-strategy fewest --all-extras --no-annotate \
-	  --custom-compile-command "make lock" pyproject.toml --output-file requirements.txt
+	$(COMPILE) --all-extras --output-file requirements.txt
+	$(COMPILE) --resolution lowest-direct --extra book --extra browser --extra distributed --extra opendp \
+	  --extra test --output-file requirements-oldest.txt
 
-clean:  ## remove what the other targets made, .venv included
-	rm -rf $(VENV) _build build node_modules $(WIDGETS) *.egg-info
+clean:  ## remove what the other targets made, environments included
+	rm -rf .venv .venv-* _build build mutants node_modules $(WIDGETS) *.egg-info
