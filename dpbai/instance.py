@@ -229,7 +229,7 @@ def hard_gammas(arms: int, gamma1: float) -> FloatArray:
 
 
 def hard_instances(arms: int, gamma1: float) -> list[Instance]:
-    """Return the instances v^(0), ..., v^(K) of the lower bound, eq. (def_of_instance).
+    """Return the instances v^(0), ..., v^(K) of the lower bound, eq. (95).
 
     Features are orthogonal (K = d > 3), rewards Bernoulli. In v^(0) arm i has mean 1/2 - gamma_i,
     gamma_i = gamma_1 K^(i - 1), so that arm 0 is the best. In v^(i), i >= 1, the paper's arm i, arm

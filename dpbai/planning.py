@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy
-from tqdm import tqdm
 
 from dpbai import _check
 from dpbai._check import Seed
@@ -132,6 +131,8 @@ def smallest_budget(
     largest = _check.whole(largest, "largest")
     trials = _check.whole(trials, "trials")
     _check.flag(progress, "progress")
+    from tqdm import tqdm
+
     with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
         judge = _Judge(make_policy, instance, error, 1 - confidence, trials, seed, bar)
         enough = _enough(judge, largest)

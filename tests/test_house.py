@@ -26,6 +26,7 @@ FLOORS = (
 """Rooms from the ground up: each imports from floors below its own, and nothing beside it."""
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 LIBRARIES = {
+    "planning": {"tqdm"},
     "study": {"pandas", "tqdm"},
     "session": {"opendp"},
     "figures": {"IPython", "ipywidgets", "matplotlib", "mpl_toolkits", "pandas"},

@@ -87,7 +87,7 @@ def _visible_rank(scaled: FloatArray) -> int:
 
 
 def span_coordinates(vectors: FloatArray) -> FloatArray:
-    """Return the rows in coordinates of their span, eq. (dim_reduce).
+    """Return the rows in coordinates of their span, eq. (9).
 
     Vectors of full column rank keep the coordinates they have. Otherwise the basis is orthonormal.
 

@@ -112,7 +112,7 @@ def design_errors(positions: ArrayLike, errors: Mapping[str, ArrayLike]) -> Pict
 def sizes(schedules: Mapping[str, Schedule]) -> Picture:
     """Draw the number of active arms s_p against the phase p, for each named schedule.
 
-    The sizes come from eq. (s-p) of the paper, the last being the one arm that is returned. The
+    The sizes come from eq. (7) of the paper, the last being the one arm that is returned. The
     line at ceil(d^2/4), where the first stage ends, is that of the first schedule.
     """
     with canvas() as (figure, axes):

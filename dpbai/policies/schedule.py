@@ -1,11 +1,11 @@
 r"""How many arms survive each phase of DP-BAI, and how much of the budget is usable (Sec. 3.1).
 
 The active set first shrinks by a factor of about lambda per phase, towards ceil(d^2/4) arms, then
-halves until one arm is left. The paper gives the sizes twice, differently: eqs. (lambda), (g), (h),
-(s-p) and (param_of_init) with N = {1, 2, ...} (`convention="printed"`), and the sequence that its
-worked example and the proof of Theorem 4.2 use (`convention="proof"`).
+halves until one arm is left. The paper gives the sizes twice, differently: eqs. (4) to (8) with
+N = {1, 2, ...} (`convention="printed"`), and the sequence that its worked example and the proof of
+Theorem 4.2 use (`convention="proof"`).
 
-T' of eq. (param_of_init) subtracts what rounding up may cost, but too little in phases that pull
+T' of eq. (8) subtracts what rounding up may cost, but too little in phases that pull
 every active arm: as printed, the policy can pull more than T. `budget_rule="strict"` lowers T'
 until the dearest plan that any active sets can cause stays within T.
 """
@@ -111,7 +111,7 @@ class Schedule:
 
     @cached_property
     def g(self) -> tuple[int, ...]:
-        """g_0, g_1, ... to the first term that is 1 (and at least to g_1), eq. (g)."""
+        """g_0, g_1, ... to the first term that is 1 (and at least to g_1), eq. (5)."""
         terms = [min(self.arms, self.target)]
         while terms[-1] > 1 or len(terms) < 2:
             terms.append(ceil_div(terms[-1], 2))
@@ -119,7 +119,7 @@ class Schedule:
 
     @cached_property
     def h(self) -> tuple[int, ...]:
-        """h_0, h_1, ... to the first term that is 0 (and at least to h_1), eq. (h)."""
+        """h_0, h_1, ... to the first term that is 0 (and at least to h_1), eq. (6)."""
         terms = [max(self.arms - self.target, 0)]
         while terms[-1] > 0 or len(terms) < 2:
             # For lambda = inf the quotient is a positive number below any other: its ceiling is 1.
@@ -128,19 +128,19 @@ class Schedule:
 
     @cached_property
     def M1(self) -> int:  # noqa: N802
-        """Number of phases of the first stage, eq. (param_of_init)."""
+        """Number of phases of the first stage, eq. (8)."""
         return self.h.index(0, 0 if self.convention == "proof" else 1)
 
     @cached_property
     def M(self) -> int:  # noqa: N802
-        """Number of phases, eq. (param_of_init)."""
+        """Number of phases, eq. (8)."""
         if self.convention == "proof":
             return self.M1 + self.g.index(1)
         return self.M1 + self.g.index(1, 1) - 1
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """s_1, ..., s_{M+1}: the number of active arms in each phase, then 1, eq. (s-p)."""
+        """s_1, ..., s_{M+1}: the number of active arms in each phase, then 1, eq. (7)."""
         shift = 1 if self.convention == "proof" else 0
         return tuple(
             self.g[0] + self.h[p - 1] if p <= self.M1 else self.g[p - self.M1 - shift]
@@ -154,7 +154,7 @@ class Schedule:
 
     @property
     def printed_budget(self) -> int:
-        """T' as printed in eq. (param_of_init)."""
+        """T' as printed in eq. (8)."""
         return self.budget - self.reserve
 
     def pulls(self, usable: int, pulled: int) -> int:

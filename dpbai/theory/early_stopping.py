@@ -105,12 +105,12 @@ class EarlyStopping:
         return self.policy.budget
 
     def next_arm(self, history: History) -> FloatArray:
-        """Return the policy's law until `arm` has its n pulls, eq. (sampling-early-stopping)."""
+        """Return the policy's law until `arm` has its n pulls, eq. (18)."""
         stopped = sum(arm == self.arm for arm, _ in history) >= self.n
         return self._auxiliary() if stopped else self.policy.next_arm(history)
 
     def recommend(self, history: History) -> FloatArray:
-        """Return the policy's law unless it was stopped, eq. (recommendation-early-stopping)."""
+        """Return the policy's law unless it was stopped, eq. (19)."""
         stopped = any(arm == self.arms for arm, _ in history)
         return self._auxiliary() if stopped else self.policy.recommend(history)
 

@@ -1,4 +1,4 @@
-"""How hard an instance is: H = H_BAI + H_pri, eqs. (hardness-term-overall), (hardness-term)."""
+"""How hard an instance is: H = H_BAI + H_pri, eqs. (14) and (15)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     Returns
     -------
     float
-        exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (Hoeffding-1).
+        exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (25).
 
     Raises
     ------
@@ -46,7 +46,7 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
 
 
 def hoeffding_two_sided(deviation: float, ranges: ArrayLike) -> float:
-    """Bound P(abs(S - E S) >= deviation): twice `hoeffding`, eq. (Hoeffding-2)."""
+    """Bound P(abs(S - E S) >= deviation): twice `hoeffding`, eq. (26)."""
     return 2 * hoeffding(deviation, ranges)
 
 
