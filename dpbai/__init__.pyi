@@ -13,7 +13,7 @@ from . import (
 )
 from .designs.g_optimal import Design, g_optimal_design
 from .designs.max_det import MaxDet, max_det
-from .exact import exact_error, exact_success
+from .exact import ErrorBounds, error_bounds, exact_error, exact_success
 from .instance import Instance, hard_instances, synthetic, two_armed
 from .noise import Gaussian, Laplace, NoNoise
 from .planning import SmallestBudget, smallest_budget
@@ -37,6 +37,7 @@ __all__ = [
     "DPBAIGauss",
     "Design",
     "Empirical",
+    "ErrorBounds",
     "Gaussian",
     "Instance",
     "Laplace",
@@ -57,6 +58,7 @@ __all__ = [
     "certificate",
     "certify",
     "designs",
+    "error_bounds",
     "exact",
     "exact_audit",
     "exact_error",

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbai import _check
-from dpbai._beta import beta_characteristic_function
 from dpbai._check import FloatArray
+from dpbai._transforms import beta_log_mgf
 
 _BITS = 53
 _DIRECT_BELOW = 600
@@ -158,8 +158,8 @@ class Bernoulli:
         return rng.binomial(pulls, self.mean, size).astype(np.float64)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
-        """Return E exp(i t X) = 1 + mean (exp(i t) - 1), also for complex `t`."""
-        return np.asarray(1 + self.mean * np.expm1(1j * np.asarray(t, dtype=complex)))
+        """Return E exp(i t X) = 1 - mean + mean exp(i t), also for complex `t`."""
+        return np.asarray(1 - self.mean + self.mean * np.exp(1j * np.asarray(t, dtype=complex)))
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ class Beta:
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return E exp(i t X), Kummer's function of the shapes, also for complex `t`."""
-        return beta_characteristic_function(*self.shapes, t)
+        w = 1j * np.asarray(t, dtype=complex)
+        return np.asarray(np.exp(beta_log_mgf(w, *self.shapes) + self.mean * w))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
@@ -17,10 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import OnePhase, constants, laws, one_phase
 from scipy import integrate, stats
 
 import dpbai
-from dpbai.exact import NotExactError, inversion
+from dpbai.exact import NotExactError, inversion, transforms
 from dpbai.exact import error as exact
 
 DIGITS = 60
@@ -29,49 +29,6 @@ BAND = 5.2  # standard errors: two-sided normal tails of 2e-7
 # The first arm's estimate is 0.95 x + 0.96 y, the others' are x and y: it wins between two rays.
 WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
 SLOPES = (0.05 / 0.96, 0.95 / 0.04)
-
-
-@dataclass(frozen=True, eq=False)
-class OnePhase:
-    """A policy whose only phase is given."""
-
-    plan: dpbai.Phase
-
-    @property
-    def features(self) -> np.ndarray:
-        return np.zeros((len(self.plan.active), 1))
-
-    @property
-    def budget(self) -> int:
-        return self.plan.cost
-
-    def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
-        assert (index, tuple(active)) == (1, self.plan.active)
-        return self.plan
-
-
-def one_phase(pulls, noise, decoder=None, release=None, pulled=None, arms=None) -> OnePhase:
-    pulled = tuple(range(len(pulls))) if pulled is None else pulled
-    arms = arms or (len(pulls) if decoder is None else len(decoder))
-    plan = dpbai.Phase(
-        1,
-        tuple(range(arms)),
-        pulled,
-        tuple(pulls),
-        noise,
-        keep=1,
-        release_matrix=None if release is None else np.asarray(release, float),
-        decoder_matrix=None if decoder is None else np.asarray(decoder, float),
-    )
-    return OnePhase(plan)
-
-
-def laws(*rewards, bounded: bool = True) -> dpbai.Instance:
-    return dpbai.Instance(np.eye(len(rewards)), rewards=rewards, bounded=bounded)
-
-
-def constants(*values: float) -> dpbai.Instance:
-    return laws(*(dpbai.Empirical([value]) for value in values))
 
 
 class UniformPlusLaplace:
@@ -197,6 +154,17 @@ def test_gaussian_noise_between_constants_is_the_normal_tail(gap, epsilon):
     sigma = policy.phase(1, (0, 1)).noise.standard_deviation
     expected = stats.norm.sf(gap / (math.sqrt(2) * sigma))
     assert dpbai.exact_error(policy, constants(gap, 0.0)) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("epsilon", [36.0, 40.0, 41.0, 300.0])
+@pytest.mark.parametrize("best", [1.0, 1 - 1e-12])
+def test_bernoulli_means_at_and_next_to_one_with_little_noise(best, epsilon):
+    # The best arm is all but certain; it is overtaken or tied by 20 ones of the other.
+    policy = dpbai.DPBAI(np.eye(2), budget=41, epsilon=epsilon)
+    error = dpbai.exact_error(policy, laws(dpbai.Bernoulli(best), dpbai.Bernoulli(0.9)))
+    pulls = policy.phase(1, (0, 1)).pulls[0]
+    assert pulls == 20
+    assert error == pytest.approx(0.9**pulls / 2, rel=1e-9)
 
 
 @pytest.mark.parametrize("pulls", [5, 60])
@@ -386,22 +354,22 @@ def test_a_billion_pulls_are_as_exact_as_few():
         assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=3e-7)
 
 
-def test_the_cost_does_not_grow_with_the_budget():
+def test_the_cost_does_not_grow_with_the_budget(monkeypatch):
     evaluations: list[int] = []
 
-    class Counted(dpbai.Uniform):
-        def characteristic_function(self, t):
-            evaluations[-1] += np.size(t)
-            return super().characteristic_function(t)
+    def counted(x):
+        evaluations[-1] += np.size(x)
+        return original(x)
 
+    original = transforms._uniform_log_mgf
+    monkeypatch.setattr(transforms, "_uniform_log_mgf", counted)
     features = FIVE.features
     for budget in (10**4, 10**9):
         evaluations.append(0)
         # The gap shrinks with the budget, so that the error probability stays.
         theta = [(0.5 - 1 / math.sqrt(budget)) / 10, 0.5]
-        instance = dpbai.Instance(features, theta, rewards=Counted)
         policy = dpbai.DPBAI(features, budget=budget, epsilon=1.0)
-        assert 0.005 < dpbai.exact_error(policy, instance) < 0.05
+        assert 0.005 < dpbai.exact_error(policy, dpbai.Instance(features, theta)) < 0.05
     assert evaluations[1] < 2 * evaluations[0]
 
 
@@ -829,7 +797,7 @@ def first_two_rows(decoder, best):
 
 
 ORIGINAL_CONE = exact.cone
-UNIFORM_CF = dpbai.Uniform.characteristic_function
+NOISE_TERM, MEAN_TERM = exact.noise_term, exact.mean_term
 
 
 @pytest.mark.parametrize("mutant", [half_a_cone, first_two_rows])
@@ -841,16 +809,8 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
     [
-        (
-            dpbai.Laplace,
-            "characteristic_function",
-            lambda self, t: 1 / (1 + self.scale**2 * t**2 / 2),
-        ),
-        (
-            dpbai.Uniform,
-            "characteristic_function",
-            lambda self, t: UNIFORM_CF(dpbai.Uniform(0.9 * self.mean), t),
-        ),
+        (exact, "noise_term", lambda noise: NOISE_TERM(noise).times(math.sqrt(0.5))),
+        (exact, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls).times(0.9)),
         (inversion.Variable, "log_above", inversion.Variable.log_below),
     ],
     ids=["noise of the wrong scale", "smaller rewards", "the wrong tail"],
@@ -862,7 +822,6 @@ def test_wrong_transforms_are_caught(monkeypatch, owner, name, mutant):
 
 
 def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
-    original = exact._mean_term
-    monkeypatch.setattr(exact, "_mean_term", lambda law, pulls: original(law, pulls + 1))
+    monkeypatch.setattr(exact, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
     with pytest.raises(AssertionError):
         check(DUELS, uniform_duel, duel_error)

@@ -13,7 +13,7 @@ from oracles import FALSE_ALARM
 from scipy import integrate, stats
 
 import dpbai
-from dpbai import Bernoulli, Beta, Empirical, Uniform, rewards
+from dpbai import Bernoulli, Beta, Empirical, Uniform, _transforms, rewards
 
 VALUES = [0.0, 0.1, 0.1, 0.5, 1.0]
 LAWS = {
@@ -193,14 +193,43 @@ def test_all_laws_serve_in_an_instance():
     np.testing.assert_allclose(instance.means, [0.3, 0.3, 0.3, (0.5 + 2) / 8])
 
 
-@pytest.mark.parametrize(("mean", "concentration"), [(0.31, 13.05), (0.5, 2), (0.1, 1), (0.02, 5)])
-@pytest.mark.parametrize("size", [0, 1, 9.9, 10.1, 30, 60, 100, 190, 250, 500, 1600, 1e4])
+SHAPES = [
+    (0.31, 13.05),
+    (0.5, 2),
+    (0.1, 1),
+    (0.02, 5),
+    (0.6, 60),
+    (0.4, 1e3),
+    (0.5, 1e4),
+    (1e-4, 1e4),
+]
+
+
+@pytest.mark.parametrize(("mean", "concentration"), SHAPES)
+@pytest.mark.parametrize("size", [0, 1, 9.9, 30, 60, 100, 190, 250, 500, 1600])
 def test_characteristic_function_of_beta_rewards_is_kummers_function(mean, concentration, size):
     law = dpbai.Beta(mean, concentration)
     first, second = law.shapes
-    for angle in np.linspace(0, np.pi, 9):
+    for angle in np.linspace(-1, 1, 5) * np.pi:
         t = size * np.exp(1j * angle)
-        exact = complex(mpmath.hyp1f1(first, first + second, 1j * mpmath.mpc(t)))
-        # Relative to the modulus at the same distance from the real axis.
-        scale = max(abs(exact), 1e-6 * float(np.exp(min(700.0, max(0.0, -t.imag)))))
-        assert abs(complex(law.characteristic_function(t)) - exact) <= 1e-8 * scale
+        if t.imag < -600:  # the value itself overflows
+            continue
+        with mpmath.workdps(30):
+            exact = complex(mpmath.hyp1f1(first, first + second, 1j * mpmath.mpc(t)))
+            # Relative to the modulus at the same distance from the real axis.
+            scale = float(mpmath.hyp1f1(first, first + second, mpmath.mpf(-t.imag)))
+        assert (
+            abs(complex(law.characteristic_function(t)) - exact) <= 3e-13 * (1 + size / 100) * scale
+        )
+
+
+def test_a_rule_that_does_not_agree_with_itself_is_not_believed(monkeypatch):
+    law = dpbai.Beta(0.4, 50)
+    expected = law.characteristic_function(40.0)
+    monkeypatch.setattr(_transforms, "_STEP", 3.0)
+    _transforms._beta.cache_clear()
+    assert law.characteristic_function(40.0) == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setattr(_transforms, "_HALVINGS", 1)
+    with pytest.raises(_transforms.InaccurateError, match="not known to enough digits"):
+        law.characteristic_function(40.0)
+    _transforms._beta.cache_clear()

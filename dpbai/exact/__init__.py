@@ -4,6 +4,8 @@ What is here reads one plan and the laws of rewards and noise. Nothing here draw
 or knows how a policy made its plan.
 """
 
-from dpbai.exact.error import NotExactError, exact_error, exact_success
+from dpbai.exact.brackets import ErrorBounds, error_bounds
+from dpbai.exact.error import exact_error, exact_success
+from dpbai.exact.transforms import NotExactError
 
-__all__ = ["NotExactError", "exact_error", "exact_success"]
+__all__ = ["ErrorBounds", "NotExactError", "error_bounds", "exact_error", "exact_success"]

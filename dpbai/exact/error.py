@@ -25,26 +25,17 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.exact.inversion import ComplexArray, Term, Variable
+from dpbai._transforms import InaccurateError
+from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.quadrature import LogFunction, RoughDensityError, log_integral, settled
+from dpbai.exact.transforms import NotExactError, Term, mean_term, noise_term
 from dpbai.instance import Instance
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.noise import Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
-from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
-
-_LARGEST_EXPONENT = 600.0
-_CIRCLE = 64
-_TAYLOR_TERMS = 20
-
-
-class NotExactError(ValueError):
-    """The probability has no integral that this module knows; `simulate` estimates it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"no exact probability: {reason}; estimate it with simulate")
+from dpbai.rewards import Bernoulli, Empirical
 
 
 def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
@@ -104,6 +95,8 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
             return min(_outside_cone(phase, instance, rtol), 1.0)
         if phase.decoder_matrix is None:
             return min(_not_largest(phase, instance, rtol), 1.0)
+    except InaccurateError as reason:
+        raise NotExactError(str(reason)) from reason
     except RoughDensityError as reason:
         raise NotExactError(
             "the released coordinates are not smooth enough (rewards with atoms; few pulls and "
@@ -247,55 +240,8 @@ def _coordinate(
 
 def _terms(phase: Phase, instance: Instance, row: FloatArray) -> list[Term]:
     """Return the independent summands of a released coordinate: weighted means, and noise."""
-    terms = [_noise_term(phase.noise)]
+    terms = [noise_term(phase.noise)]
     for arm, pulls, weight in zip(phase.pulled, phase.pulls, row.tolist(), strict=True):
         if weight:
-            terms.append(_mean_term(instance.laws[arm], pulls).times(weight))
+            terms.append(mean_term(instance.laws[arm], pulls).times(weight))
     return terms
-
-
-def _noise_term(noise: Noise) -> Term:
-    def log_mgf(z: ComplexArray) -> ComplexArray:
-        with np.errstate(all="ignore"):
-            return np.asarray(np.log(noise.characteristic_function(-1j * z)))
-
-    if not isinstance(noise, Laplace | Gaussian | NoNoise):
-        raise NotExactError(
-            f"where {type(noise).__name__} noise has exponential moments is unknown"
-        )
-    limit = 1 / noise.scale if isinstance(noise, Laplace) else math.inf
-    return Term(log_mgf, limit, 0.0, noise.standard_deviation, decays=True)
-
-
-def _mean_term(law: RewardLaw, pulls: int) -> Term:
-    """Return the mean of `pulls` rewards.
-
-    The logarithm of its transform is `pulls` times that of one reward, and so are its rounding
-    errors. Near 0, where all that matters lies when there are many pulls, they would be of the size
-    of `pulls` times machine epsilon; there, Taylor's series about the exact mean leaves errors that
-    shrink with abs(z)^2. Its coefficients (the cumulants) come from values on a circle on which the
-    moment generating function is within e^0.5 - 1 < 1 of 1, and so has no zeros.
-    """
-    bound = max(map(abs, law.support)) or 1.0
-    radius = 0.5 / bound
-    circle = radius * np.exp(2j * np.pi * np.arange(_CIRCLE) / _CIRCLE)
-    values = np.log(law.characteristic_function(-1j * circle))
-    coefficients = np.fft.fft(values).real[:_TAYLOR_TERMS] / _CIRCLE
-    coefficients[:2] = 0.0
-
-    def log_mgf(z: ComplexArray) -> ComplexArray:
-        argument = z / pulls
-        near = np.abs(argument) < radius / 8
-        result = np.empty(z.shape, dtype=complex)
-        result[near] = np.polynomial.polynomial.polyval(argument[near] / radius, coefficients)
-        with np.errstate(all="ignore"):
-            one = law.characteristic_function(-1j * argument[~near])
-            result[~near] = np.log(one) - law.mean * argument[~near]
-        return pulls * result
-
-    variance = 2 * float(coefficients[2]) / radius**2
-    if variance < 1e-14 * bound**2:
-        variance = 0.0
-    smooth = isinstance(law, Uniform | Beta) and law.mean > 0
-    limit = _LARGEST_EXPONENT / bound * pulls
-    return Term(log_mgf, limit, law.mean, math.sqrt(variance / pulls), decays=smooth)

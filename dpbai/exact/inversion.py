@@ -17,58 +17,22 @@ Results are logarithms, so that products of small numbers do not underflow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbai._check import FloatArray
+from dpbai._transforms import ComplexArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-
-ComplexArray = NDArray[np.complex128]
-LogTransform = Callable[[ComplexArray], ComplexArray]
+from dpbai.exact.transforms import Term
 
 _MOST_WORK = 2**27
 _LARGEST_BLOCK = 256
 _ROUNDING = 1e-12
 _MOST_EXCESS = 1.0
 _KERNELS_KEPT = 8
-
-
-@dataclass(frozen=True)
-class Term:
-    """One of the independent summands X of a variable.
-
-    Attributes
-    ----------
-    log_mgf : callable
-        log E exp(z (X - mean)) for an array of complex z, up to multiples of 2 pi i.
-    limit : float
-        It is finite for real z with abs(z) < limit.
-    mean, deviation : float
-    decays : bool
-        Whether the moment generating function decays along vertical lines. That of a variable with
-        atoms does not: it comes back to near its largest modulus again and again.
-    """
-
-    log_mgf: LogTransform
-    limit: float
-    mean: float
-    deviation: float
-    decays: bool
-
-    def times(self, weight: float) -> Term:
-        """Return `weight` X, for a weight other than 0."""
-        size = abs(weight)
-        return Term(
-            lambda z: self.log_mgf(weight * z),
-            self.limit / size,
-            self.mean * weight,
-            self.deviation * size,
-            self.decays,
-        )
 
 
 @dataclass(frozen=True, eq=False)
