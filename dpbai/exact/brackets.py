@@ -79,7 +79,9 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
 
 def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
     rivals = ~alike(phase.decoder, instance.best)
-    low, high = _beaten(phase, instance, (phase.decoder[instance.best] - phase.decoder)[rivals], rtol)
+    low, high = _beaten(
+        phase, instance, (phase.decoder[instance.best] - phase.decoder)[rivals], rtol
+    )
     # The other arms always tie, and ties are broken evenly.
     tied = np.count_nonzero(~rivals)
     return ErrorBounds((low + (tied - 1)) / tied, (high + (tied - 1)) / tied)
