@@ -155,9 +155,12 @@ def test_a_run_by_commands_is_the_run_of_a_session(policy, call, folder):
     assert "Note: the noise comes from a fixed seed" in out
     assert str(session.certificate).splitlines()[0] in out
     table = pd.read_csv(folder / "estimates.csv")
-    assert list(table["arm"]) == LABELS
+    assert set(table["arm"]) == set(LABELS)
+    assert table["arm"][0] == session.recommendation
+    assert table["phase"].is_monotonic_decreasing
     for arm, estimate in zip(table["arm"], table["estimate"], strict=True):
         assert estimate == pytest.approx(session.estimates[arm], abs=1e-12)
+    assert dict(zip(table["arm"], table["noise"], strict=True)) == session.deviations
 
 
 def test_status_tells_what_came_in_and_what_is_missing(call, folder):
@@ -205,7 +208,8 @@ def test_a_plan_is_what_the_policy_plans(policy, call, folder):
     write_arms(
         folder / "arms.csv", LABELS[:5], FEATURES[:5] @ np.random.default_rng(1).random((2, 4))
     )
-    _, features = run_commands.tables.read_arms("arms.csv")
+    given = cli.parser().parse_args(["plan", "arms.csv", "--budget", "200"])
+    features = run_commands.tables.read_arms(given).features
     made = choices.policy(policy, features, budget=200, epsilon=0.5, delta=None)
     code, out, err = call("plan", "arms.csv", "--budget", 200, "--epsilon", 0.5, "--policy", policy,
                           "-o", "plan.csv")  # fmt: skip
@@ -394,7 +398,7 @@ def test_help_explains_each_command_and_the_columns_of_each_file(call):
         assert code == 0
         assert "CSV" in out
     unfolded = "".join(call("recommend", "--help")[1].split())
-    assert "arm,estimate,phase" in unfolded
+    assert "arm,estimate,noise,phase,state" in unfolded
 
 
 PLAN = ("plan", "arms.csv", "--budget", 100, "--epsilon", 1)
@@ -423,10 +427,10 @@ MISTAKES = [
     (("plan", "none.csv", "--budget", 9, "--epsilon", 1), None, 2, "there is no such file"),
     (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "is a directory"),
     ((*PLAN, "-o", "none/plan.csv"), None, 2, "none"),
-    (PLAN, ("arms.csv", ""), 2, "first line must be arm,..."),
-    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "first line must be arm,..."),
-    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "a column for each feature"),
-    (PLAN, ("arms.csv", "arm,x\n"), 2, "there must be a line of values"),
+    (PLAN, ("arms.csv", ""), 2, "a first line of names, and a line of values"),
+    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; there are: a, b; name the one that is"),
+    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "beside column arm there must be features"),
+    (PLAN, ("arms.csv", "arm,x\n"), 2, "a first line of names, and a line of values"),
     (PLAN, ("arms.csv", "arm,x\na,1\n"), 2, "features must have at least 2 rows"),
     (PLAN, ("arms.csv", "arm,x,x\na,1,2\nb,2,1\n"), 2, "distinct names"),
     (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is in line 2 already"),

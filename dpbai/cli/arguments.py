@@ -16,11 +16,13 @@ from two files to a recommendation:
   dpbai next run.json                                which arms to pull now
   dpbai tell run.json rewards.csv                    what the pulls gave
   ... next and tell again, until the run is finished ...
+  ... if some rewards never come: dpbai end-phase run.json ...
   dpbai recommend run.json                           the answer and its privacy
 
-CSV files start with a line of column names:
+CSV files start with a line of column names; commas, semicolons or tabs separate:
   arms.csv     arm,<feature>,<feature>,...   the name of each arm, and its features as numbers
-  rewards.csv  arm,reward                    a line for each pull; rewards lie in [0, 1]
+  rewards.csv  arm,reward                    a line for each pull; rewards lie in [0, 1],
+                                             or in --reward-range of `dpbai start`
            or  arm,total,count               sums of rewards, and of how many
   means.csv    arm,mean                      supposed mean rewards, for the commands that simulate
 
@@ -60,6 +62,27 @@ def arms(sub: Parser) -> None:
     sub.add_argument(
         "arms", metavar="arms.csv", help="CSV: arm,<feature>,<feature>,... ; a line for each arm"
     )
+    arm_column(sub)
+    sub.add_argument(
+        "--features", nargs="+", default=[], metavar="NAME",
+        help="the columns that are features (default: all but that of the arms)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--categorical", nargs="+", default=[], metavar="NAME",
+        help="columns of words: each word becomes a feature that is 1 where it stands, else 0",
+    )  # fmt: skip
+    sub.add_argument(
+        "--intercept", action="store_true",
+        help="add a column of ones, unless the features have a constant among their combinations",
+    )  # fmt: skip
+
+
+def arm_column(sub: Parser) -> None:
+    """Add the name of the column of arms."""
+    sub.add_argument(
+        "--arm-column", default="arm", metavar="NAME",
+        help="the column that names the arms (default: arm)",
+    )  # fmt: skip
 
 
 def policy(sub: Parser) -> None:
@@ -124,6 +147,11 @@ def trials(sub: Parser, default: int, text: str = "simulated runs") -> None:
 def output(sub: Parser, columns: str) -> None:
     """Add a CSV file to write."""
     sub.add_argument("-o", "--output", metavar="FILE", help=f"write a CSV file: {columns}")
+
+
+def json(sub: Parser) -> None:
+    """Add output for machines."""
+    sub.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def figure(sub: Parser) -> None:

@@ -57,11 +57,22 @@ def _add_run(commands: arguments.Commands) -> None:
         "run.start",
         "begin a run, in a new session file",
         "While a phase is under way the file holds sums of rewards: keep it as safe as the rewards "
-        "are. After that it holds what was released, and no more.",
+        "are. After that it holds what was released, and no more. A copy of the file may take its "
+        "place as long as the phase of the copy has not been released; after that, never: it would "
+        "release the same rewards again.",
     )
     arguments.session(sub, "the session file to make")
     arguments.arms(sub)
     arguments.policy(sub)
+    sub.add_argument(
+        "--reward-range",
+        nargs=2,
+        type=float,
+        default=[0, 1],
+        metavar=("LOW", "HIGH"),
+        help="the least and the largest possible reward, for instance 1 5 (default 0 1); decide it "
+        "before you see a reward",
+    )
     sub.add_argument(
         "--noise",
         choices=choices.NOISE,
@@ -74,6 +85,7 @@ def _add_run(commands: arguments.Commands) -> None:
     )
     arguments.session(sub)
     arguments.output(sub, "arm,pulls")
+    arguments.json(sub)
 
     sub = arguments.command(
         commands,
@@ -81,20 +93,56 @@ def _add_run(commands: arguments.Commands) -> None:
         "run.tell",
         "take rewards, in any order and in parts",
         "A file is taken as a whole or, if anything in it is wrong, not at all. Told twice, it "
-        "counts twice: `dpbai status` shows what has come in.",
+        "counts twice, unless --batch gives it a name: `dpbai status` shows what has come in.",
     )
     arguments.session(sub)
     sub.add_argument(
         "rewards",
         metavar="rewards.csv",
-        help="CSV: arm,reward, a line for each pull, rewards in [0, 1]; or arm,total,count, sums "
-        "of rewards and of how many; - reads it from standard input",
+        help="CSV: arm,reward, a line for each pull, rewards in [0, 1] or --reward-range; or "
+        "arm,total,count, sums of rewards and of how many; - reads it from standard input; other "
+        "columns are not read",
     )
+    arguments.arm_column(sub)
+    sub.add_argument(
+        "--reward-column", metavar="NAME", help="the column of rewards (default: reward)"
+    )
+    sub.add_argument(
+        "--batch",
+        metavar="NAME",
+        help="a name for these rewards, no secret: a batch of this name is refused from then on",
+    )
+    sub.add_argument(
+        "--undo",
+        action="store_true",
+        help="take these rewards back, told by mistake in the phase under way (all of a batch with "
+        "--batch, or some lines without)",
+    )
+    sub.add_argument(
+        "--follow",
+        action="store_true",
+        help='with -: take lines of JSON, {"arm": "a", "reward": 1, "batch": "optional"}, each '
+        "saved at once and answered by a line",
+    )
+    sub.add_argument("--seed", type=int, help="of the noise, in a rehearsal with --noise numpy")
+
+    sub = arguments.command(
+        commands,
+        "end-phase",
+        "run.end_phase",
+        "end the phase under way with the rewards that came in, when no more will",
+        "For drop-outs. Each arm needs one reward at least. With fewer rewards each counts for "
+        "more, so the noise is made wider in proportion, which keeps the guarantee; how many came "
+        "is public. Decide this without a look at rewards. A missing reward must be missing for "
+        "reasons that have nothing to do with what it would have been.",
+    )
+    arguments.session(sub)
     sub.add_argument("--seed", type=int, help="of the noise, in a rehearsal with --noise numpy")
 
     sub = arguments.command(commands, "status", "run.status", "show how far a run has come")
     arguments.session(sub)
     arguments.output(sub, "arm,state,estimate,received,missing")
+    arguments.json(sub)
 
     sub = arguments.command(
         commands,
@@ -103,7 +151,9 @@ def _add_run(commands: arguments.Commands) -> None:
         "show the answer, the private estimates, the guarantee",
     )
     arguments.session(sub)
-    arguments.output(sub, "arm,estimate,phase")
+    arguments.output(sub, "arm,estimate,noise,phase,state")
+    arguments.figure(sub)
+    arguments.json(sub)
 
 
 def _add_experiments(commands: arguments.Commands) -> None:

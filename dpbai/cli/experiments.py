@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from functools import partial
-from importlib import import_module
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from tqdm import tqdm
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.cli import choices, gaps, tables
+from dpbai.cli import choices, gaps, pictures, tables
 from dpbai.cli.commands import BUDGET_COLUMNS
 from dpbai.cli.tables import Table
 from dpbai.exact import NotExactError, exact_success
@@ -30,7 +28,6 @@ from dpbai.policies import Policy
 from dpbai.simulate import simulate
 from dpbai.study import study, takes_epsilon
 
-FIGURES = (".png", ".svg")
 _MOST_ARMS = 40
 _MOST_TOLD = 12
 _LEVEL = 0.95
@@ -66,8 +63,8 @@ def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[st
 
 def simulated(given: argparse.Namespace) -> None:
     """Run a policy many times on supposed means."""
-    _check_figure(given.figure)
-    labels, features = tables.read_arms(given.arms)
+    pictures.check(given.figure)
+    labels, features, _ = tables.read_arms(given)
     instance = _instance(given, labels, features)
     policy = choices.policy(
         given.policy,
@@ -94,8 +91,8 @@ def simulated(given: argparse.Namespace) -> None:
 
 def studied(given: argparse.Namespace) -> None:
     """Compare policies over budgets and epsilons."""
-    _check_figure(given.figure)
-    labels, features = tables.read_arms(given.arms)
+    pictures.check(given.figure)
+    labels, features, _ = tables.read_arms(given)
     if given.jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {given.jobs}")
     pool: Any = nullcontext()
@@ -117,15 +114,14 @@ def studied(given: argparse.Namespace) -> None:
     tables.show(table)
     tables.write(table, given.output)
     if given.figure:
-        _pyplot()
         from dpbai.figures import success_curves
 
-        _save(success_curves(frame, along=given.along), given.figure)
+        pictures.save(success_curves(frame, along=given.along), given.figure)
 
 
 def budgeted(given: argparse.Namespace) -> None:
     """Find the least budget for a wanted success, with privacy and without."""
-    labels, features = tables.read_arms(given.arms)
+    labels, features, _ = tables.read_arms(given)
     instance = _instance(given, labels, features)
     rows, searches = [], {}
     makers = _makers(given)
@@ -231,33 +227,9 @@ def _told(row: tuple[float, float, float, str]) -> str:
     return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
 
 
-def _check_figure(path: str | None) -> None:
-    """Refuse a figure that could not be drawn, before anything is computed."""
-    if path is not None and Path(path).suffix not in FIGURES:
-        raise ValueError(f"--figure must end in {' or '.join(FIGURES)}, got {path!r}")
-    if path is not None:
-        _check.path(path, "--figure")
-        import_module("dpbai.figures")
-
-
-def _pyplot() -> Any:
-    """Return pyplot, for files only."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _save(figure: Any, path: str) -> None:
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path[-3:] == "svg" else {})
-
-
 def _draw_recommended(
     labels: Sequence[str], recommended: Sequence[int], best: int, path: str
 ) -> None:
-    _pyplot()
     from dpbai.figures.canvas import BLUE, GREY, canvas
 
     with canvas() as (figure, axes):
@@ -265,4 +237,4 @@ def _draw_recommended(
         axes.bar(labels, recommended, color=colors)
         axes.set(xlabel="arm (the best one in blue)", ylabel="runs that recommended it")
         axes.tick_params(axis="x", rotation=90 if len(labels) > 12 else 0)
-        _save(figure, path)
+        pictures.save(figure, path)

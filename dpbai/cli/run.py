@@ -1,39 +1,51 @@
-"""The commands of a run: plan, start, next, tell, status, recommend."""
+"""The commands of a run: plan, start, next, tell, end-phase, status, recommend."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import textwrap
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Any
 
 import dpbai
 from dpbai import privacy
 from dpbai._check import FloatArray
-from dpbai.cli import choices, experiments, tables
+from dpbai.cli import advice, choices, experiments, pictures, tables
 from dpbai.cli.commands import PHASE_COLUMNS
+from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
 from dpbai.cli.tables import Table
 from dpbai.noise import NoNoise
 from dpbai.policies import Policy
 from dpbai.privacy.plans import reachable, representable
 from dpbai.session import NumpyNoise, ReleaseWarning, Session, SessionError
+from dpbai.session.records import Label
 
+TOLD_OF_A_CERTIFICATE = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
 _LIMIT = 200  # active sets looked at for the ranges of a phase
+_KEYS = {"arm", "reward", "batch"}
+_EXPLANATION = """\
+noise: standard deviation of the noise in the estimate. phase: the last one that
+estimated the arm. Compare within a phase only: each phase has rewards and noise
+of its own, so an arm that is out may show more than the one recommended."""
 
 
 def plan(given: argparse.Namespace) -> None:
     """Show what a run would do."""
-    labels, features = tables.read_arms(given.arms)
+    table = tables.read_arms(given)
+    labels, features = table.labels, table.features
     policy = _policy(given, features)
     name = choices.POLICIES[given.policy][0]
-    table = _phases(policy)
+    phases = _phases(policy)
     arms, dimension = features.shape
     print(f"{name}: {arms} arms of dimension {dimension}, at most {policy.budget} pulls.")
-    tables.show(table)
+    tables.show(phases)
     first = policy.phase(1, range(arms))
-    asked = (f"{labels[arm]} {n}" for arm, n in zip(first.pulled, first.pulls, strict=True))
-    print(f"Phase 1 pulls: {', '.join(asked)}")
+    asked = (f"{quoted(labels[a])} {n}" for a, n in zip(first.pulled, first.pulls, strict=True))
+    print(f"Phase 1 pulls: {listed(asked)}")
     certificate = privacy.certificate(policy)
     print(
         f"Guarantee for each one reward: epsilon = {certificate.epsilon:.6g}, "
@@ -43,18 +55,24 @@ def plan(given: argparse.Namespace) -> None:
         print("There is no noise, and so no privacy.")
     if not certificate.complete:
         print("(There are too many active sets to list; this is the largest of those looked at.)")
-    tables.write(table, given.output)
+    _advise(given, table, len(first.pulled))
+    tables.write(phases, given.output)
     if given.gap is not None:
         experiments.show_expected(given, policy, labels)
 
 
 def start(given: argparse.Namespace) -> None:
     """Begin a run."""
-    labels, features = tables.read_arms(given.arms)
-    policy = _policy(given, features)
-    noise = getattr(dpbai, choices.NOISE[given.noise])()
-    session = Session(policy, noise=noise, path=given.session, labels=labels)
+    table = tables.read_arms(given)
+    session = Session(
+        _policy(given, table.features),
+        noise=getattr(dpbai, choices.NOISE[given.noise])(),
+        path=given.session,
+        labels=table.labels,
+        reward_range=tuple(given.reward_range),
+    )
     print(f"{given.session} is ready.")
+    _advise(given, table, len(session.phase.pulled) if session.phase else 0)
     _show_missing(session)
 
 
@@ -62,26 +80,38 @@ def following(given: argparse.Namespace) -> None:
     """Show which arms to pull now."""
     session = _resumed(given.session)
     table = Table(["arm", "pulls"], list(session.requests.items()))
-    if given.output is None:
+    if given.json:
+        tables.show_json(tables.records(table))
+    elif given.output is None:
         tables.write_to(sys.stdout, table)
     tables.write(table, given.output)
 
 
 def tell(given: argparse.Namespace) -> None:
-    """Take rewards."""
+    """Take rewards, or take them back."""
     session = _resumed(given.session, seed=given.seed)
-    sums = tables.read_rewards(given.rewards, [str(label) for label in session.labels])
+    names = {normal(str(label)): label for label in session.labels}
+    if given.follow:
+        if given.rewards != STANDARD_INPUT or given.batch or given.undo:
+            raise ValueError("--follow reads lines of JSON from -, and goes without other options")
+        for line in filter(str.strip, sys.stdin):
+            tables.show_json(_answer(session, names, line))
+        return
+    sums = tables.read_rewards(given, names, session.reward_range)
     before = len(session.released)
-    session.record_sums(sums)
+    session.record_sums(sums, batch=given.batch, undo=given.undo)
     count = sum(count for _, count in sums.values())
-    print(f"Took {count} reward(s) of {len(sums)} arm(s).")
-    for released in session.released[before:]:
-        left = ", ".join(map(str, released.survivors))
-        print(
-            f"Phase {released.phase} is complete and released. "
-            f"{len(released.survivors)} of {len(released.active)} arms stay: {left}"
-        )
-    _show_missing(session)
+    print(f"{'Took back' if given.undo else 'Took'} {count} reward(s) of {len(sums)} arm(s).")
+    _show_released(session, before)
+
+
+def end_phase(given: argparse.Namespace) -> None:
+    """End the phase under way with the rewards that came in."""
+    session = _resumed(given.session, seed=given.seed)
+    before = len(session.released)
+    session.end_phase()
+    print(f"Ended: {session.released[before].remarks[-1]}.")
+    _show_released(session, before)
 
 
 def status(given: argparse.Namespace) -> None:
@@ -90,15 +120,10 @@ def status(given: argparse.Namespace) -> None:
     requests = session.requests
     phase = session.phase
     pulls = dict(zip(phase.pulled, phase.pulls, strict=True)) if phase else {}
-    gone = {
-        label: f"out in phase {released.phase}"
-        for released in session.released
-        for label in set(released.active) - set(released.survivors)
-    }
     rows = [
         (
             label,
-            "recommended" if label == session.recommendation else gone.get(label, "in play"),
+            _state(session, label),
             session.estimates.get(label),
             pulls[arm] - requests.get(label, 0) if arm in pulls else None,
             requests.get(label, 0) if arm in pulls else None,
@@ -106,13 +131,20 @@ def status(given: argparse.Namespace) -> None:
         for arm, label in enumerate(session.labels)
     ]
     table = Table(["arm", "state", "estimate", "received", "missing"], rows)
-    tables.show(table)
     tables.write(table, given.output)
+    if given.json:
+        told = {"phase": phase.index if phase else None, "missing": sum(requests.values())}
+        tables.show_json({**told, "batches": session.batches, "arms": tables.records(table)})
+        return
+    tables.show(table)
+    if session.batches:
+        print(f"Batches so far: {listed(map(quoted, session.batches))}")
     _show_missing(session)
 
 
 def recommend(given: argparse.Namespace) -> None:
     """Show the answer, the estimates and the guarantee."""
+    pictures.check(given.figure)
     session = _resumed(given.session)
     if not session.finished:
         missing = sum(session.requests.values())
@@ -120,14 +152,77 @@ def recommend(given: argparse.Namespace) -> None:
             f"the run is not finished: {missing} rewards of phase {len(session.released) + 1} are "
             "missing, see `dpbai next`"
         )
-    print(f"Recommended: {session.recommendation}")
     last = {label: released.phase for released in session.released for label in released.active}
-    estimates = session.estimates
-    rows = [(label, estimates[label], last[label]) for label in session.labels]
-    table = Table(["arm", "estimate", "phase"], rows)
-    tables.show(table)
-    print(session.certificate)
+    estimates, deviations = session.estimates, session.deviations
+    order = sorted(session.labels, key=lambda label: (-last[label], -estimates[label]))
+    order.sort(key=lambda label: label != session.recommendation)
+    rows = [
+        (label, estimates[label], deviations[label], last[label], _state(session, label))
+        for label in order
+    ]
+    table = Table(["arm", "estimate", "noise", "phase", "state"], rows)
     tables.write(table, given.output)
+    certificate = session.certificate
+    if given.json:
+        told = {name: getattr(certificate, name) for name in TOLD_OF_A_CERTIFICATE}
+        answer = {"recommended": session.recommendation, "reward_range": session.reward_range}
+        tables.show_json({**answer, **told, "estimates": tables.records(table)})
+    else:
+        print(f"Recommended: {session.recommendation}")
+        tables.show(table)
+        print(_EXPLANATION)
+        print(certificate)
+    if given.figure:
+        from dpbai.figures import run_trace
+
+        pictures.save(run_trace(session), given.figure)
+
+
+def _answer(session: Session, names: Mapping[str, Label], line: str) -> dict[str, Any]:
+    """Take one reward, {"arm": ..., "reward": ...}, perhaps with "batch"; return what to answer."""
+    before = len(session.released)
+    try:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            raise ValueError("this is no line of JSON") from None
+        if not isinstance(told, dict) or not {"arm", "reward"} <= told.keys() <= _KEYS:
+            raise ValueError("each line must be an object of arm, reward and perhaps batch")
+        arm = normal(str(told["arm"]))
+        if arm not in names:
+            raise ValueError(f"this is none of the arms{nearest(arm, names)}")
+        session.record({names[arm]: [told["reward"]]}, batch=told.get("batch"))
+    except (ValueError, TypeError, SessionError) as error:
+        return {"error": str(error)}
+    answer: dict[str, Any] = {"missing": sum(session.requests.values())}
+    if session.released[before:]:
+        answer["released"] = len(session.released)
+        answer["survivors"] = session.released[-1].survivors
+    return answer
+
+
+def _state(session: Session, label: Label) -> str:
+    if label == session.recommendation:
+        return "recommended"
+    gone = (r.phase for r in session.released if label in set(r.active) - set(r.survivors))
+    phase = next(gone, None)
+    return "in play" if phase is None else f"out in phase {phase}"
+
+
+def _advise(given: argparse.Namespace, table: tables.Arms, pulled: int) -> None:
+    if given.policy != "baseline":  # which looks at no feature
+        for note in advice.notes(table, pulled):
+            print(textwrap.fill(f"Note: {note}.", 80, subsequent_indent="  "))
+
+
+def _show_released(session: Session, before: int) -> None:
+    for released in session.released[before:]:
+        print(
+            f"Phase {released.phase} is complete and released. "
+            f"{len(released.survivors)} of {len(released.active)} arms stay: "
+            f"{listed(map(quoted, released.survivors), 30)}"
+        )
+    _show_missing(session)
 
 
 def _policy(given: argparse.Namespace, features: FloatArray) -> Policy:
@@ -156,8 +251,8 @@ def _show_missing(session: Session) -> None:
     if session.finished:
         print(f"The run is finished: see `dpbai recommend`. Recommended: {session.recommendation}")
         return
-    missing = (f"{label} {n}" for label, n in session.requests.items())
-    print(f"Phase {len(session.released) + 1} needs: {', '.join(missing)}")
+    missing = (f"{quoted(label)} {n}" for label, n in session.requests.items())
+    print(f"Phase {len(session.released) + 1} needs: {listed(missing, 62)}")
 
 
 def _phases(policy: Policy) -> Table:

@@ -1,73 +1,129 @@
-"""CSV files in and out. What is wrong with rewards is told by the line, and never by the value."""
+"""The tables that commands read, by the names of their columns, and those that they show."""
 
 from __future__ import annotations
 
+import argparse
 import csv
-import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dpbai import _check
 from dpbai._check import FloatArray
+from dpbai._describe import plain
+from dpbai.cli.sheets import Sheet, file, nearest, quoted
+from dpbai.designs.scaling import rank
+from dpbai.session.records import Label
+from dpbai.session.rewards import Range
 
-Row = tuple[int, list[str]]
-STANDARD_INPUT = "-"
+CONSTANT = "constant"
+_MOST_ROWS = 30
 
 
-def read_arms(path: str) -> tuple[tuple[str, ...], FloatArray]:
-    """Return labels and features, shape (K, d), of a file with columns arm, then the features."""
-    header, rows = _read(path, ("arm", ...))
-    if len(header) < 2:
-        raise ValueError(f"{path}: after column arm there must be a column for each feature")
-    labels = _labels(path, rows)
-    features = [
-        [
-            _number(text, f"{path}, line {line}: {name} of arm {cells[0]!r}", told=True)
-            for name, text in zip(header[1:], cells[1:], strict=True)
-        ]
-        for line, cells in rows
-    ]
-    return labels, np.array(features, dtype=np.float64)
+class Arms(NamedTuple):
+    """Arms as a table tells them: labels, features of shape (K, d), and d names of columns."""
+
+    labels: tuple[str, ...]
+    features: FloatArray
+    columns: tuple[str, ...]
+
+
+def read_arms(given: argparse.Namespace) -> Arms:
+    """Return the arms of the table that `arguments.arms` asks for."""
+    sheet = Sheet.read(given.arms)
+    arm = sheet.column(given.arm_column, "--arm-column")
+    labels = sheet.labels(arm)
+    categories = [sheet.column(name, "--categorical") for name in given.categorical]
+    chosen = [sheet.column(name, "--features") for name in given.features]
+    places = [*dict.fromkeys([*chosen, *categories])] if chosen else range(len(sheet.header))
+    columns: dict[str, list[float]] = {}
+    for place in places:
+        name = sheet.header[place]
+        if place in categories:
+            levels = sorted({cells[place] for _, cells in sheet.rows})
+            # The indicators of a second column would add up to those of the first.
+            for level in levels[place != categories[0] :]:
+                indicator = [float(cells[place] == level) for _, cells in sheet.rows]
+                columns[f"{name}={level}"] = indicator
+        elif place != arm:
+            columns[name] = _numbers(sheet, place, labels)
+    if not columns:
+        raise ValueError(f"{sheet.path}: beside column {sheet.header[arm]} there must be features")
+    features = np.array(list(columns.values())).T
+    if given.intercept and not has_constant(features):
+        columns = {CONSTANT: [], **columns}
+        features = np.c_[np.ones(len(features)), features]
+    return Arms(labels, features, tuple(columns))
+
+
+def has_constant(features: FloatArray) -> bool:
+    """Return whether some combination of the features is the same for all arms, and not 0."""
+    return rank(np.c_[features, np.ones(len(features))]) == rank(features)
+
+
+def _numbers(sheet: Sheet, place: int, labels: Sequence[str]) -> list[float]:
+    name = sheet.header[place]
+    numbers = []
+    for (line, cells), label in zip(sheet.rows, labels, strict=True):
+        try:
+            what = f"{sheet.path}, line {line}: {name or 'the column without a name'}"
+            numbers.append(sheet.number(cells[place], f"{what} of arm {label!r}"))
+        except ValueError as error:
+            raise ValueError(
+                f"{error} (--features says which columns are features, --categorical "
+                f"{quoted(name)} makes indicators of a column of words)"
+            ) from None
+    return numbers
 
 
 def read_means(path: str, labels: Sequence[str]) -> list[float]:
     """Return the means, in the order of `labels`, of a file with columns arm and mean."""
-    _, rows = _read(path, ("arm", "mean"))
-    given = _labels(path, rows)
+    sheet = Sheet.read(path)
+    arm, mean = sheet.column("arm"), sheet.column("mean")
+    given = sheet.labels(arm)
     if set(given) != set(labels):
         missing = sorted(set(labels).symmetric_difference(given))
         raise ValueError(f"{path}: it must hold each arm once, but {missing[0]!r} is in one file")
     means = {
-        cells[0]: _number(cells[1], f"{path}, line {line}: mean of arm {cells[0]!r}", told=True)
-        for line, cells in rows
+        cells[arm]: sheet.number(cells[mean], f"{path}, line {line}: mean of arm {cells[arm]!r}")
+        for line, cells in sheet.rows
     }
     return [means[label] for label in labels]
 
 
-def read_rewards(path: str, labels: Sequence[str]) -> dict[str, tuple[Fraction, int]]:
+def read_rewards(
+    given: argparse.Namespace, names: Mapping[str, Label], bounds: Range
+) -> dict[Label, tuple[Fraction, int]]:
     """Return sums and counts by arm, of a file with columns arm, reward or arm, total, count."""
-    header, rows = _read(path, ("arm", "reward"), ("arm", "total", "count"))
-    sums: dict[str, tuple[Fraction, int]] = {}
-    for line, cells in rows:
-        where = f"{path}, line {line}"
+    sheet = Sheet.read(given.rewards, private=True)
+    summed = not given.reward_column and {"total", "count"} <= {n.casefold() for n in sheet.header}
+    if summed and "reward" in sheet.header:
+        raise ValueError(
+            f"{sheet.path}: there are columns reward, total and count; --reward-column says which "
+            "one holds the reward of each line"
+        )
+    arm = sheet.column(given.arm_column, "--arm-column")
+    column = "total" if summed else given.reward_column or "reward"
+    place = sheet.column(column, "--reward-column")
+    counted = sheet.column("count") if summed else None
+    low, high = map(Fraction, bounds)
+    sums: dict[Label, tuple[Fraction, int]] = {}
+    for line, cells in sheet.rows:
+        where = f"{sheet.path}, line {line}"
         # Not quoted: a file with its columns the wrong way round has rewards here.
-        if cells[0] not in labels:
-            raise ValueError(f"{where}: this is none of the arms")
-        value = _number(cells[1], f"{where}: {header[1]}", told=False)
-        count = 1
-        if len(cells) == 3:
-            count = _count(cells[2], f"{where}: count")
-        if not 0 <= value <= count:
-            rule = "in [0, 1]" if len(cells) == 2 else "between 0 and count"
-            raise ValueError(f"{where}: {header[1]} must lie {rule}")
-        total, number = sums.get(cells[0], (Fraction(), 0))
-        sums[cells[0]] = total + Fraction(value), number + count
+        if cells[arm] not in names:
+            raise ValueError(f"{where}: this is none of the arms{nearest(cells[arm], names)}")
+        label = names[cells[arm]]
+        value = Fraction(sheet.number(cells[place], f"{where}: {column}"))
+        count = 1 if counted is None else _count(cells[counted], f"{where}: count")
+        if not count * low <= value <= count * high:
+            times = " times count" if summed else ""
+            bound = f"[{bounds[0]:.15g}, {bounds[1]:.15g}]{times}"
+            raise ValueError(f"{where}: {column} must lie in {bound}")
+        total, number = sums.get(label, (Fraction(), 0))
+        sums[label] = total + value, number + count
     return sums
 
 
@@ -81,26 +137,38 @@ class Table(NamedTuple):
 def write(table: Table, path: str | None) -> None:
     """Write a table as CSV, if a file is named."""
     if path is not None:
-        with _named(path).open("w", encoding="utf-8", newline="") as file:
-            write_to(file, table)
+        with file(path).open("w", encoding="utf-8", newline="") as opened:
+            write_to(opened, table)
 
 
-def write_to(file: TextIO, table: Table) -> None:
+def write_to(opened: TextIO, table: Table) -> None:
     """Write a table as CSV, each number in full."""
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(opened, lineterminator="\n")
     writer.writerow(table.columns)
     writer.writerows([_cell(value, repr) for value in row] for row in table.rows)
 
 
 def show(table: Table) -> None:
-    """Print a table, aligned, with four digits of each number."""
+    """Print a table, aligned, with four digits of each number; of many rows the first ones."""
     lines = [
         table.columns,
-        *([_cell(value, "{:.4g}".format) for value in row] for row in table.rows),
+        *(list(map(_shown, row)) for row in table.rows[:_MOST_ROWS]),
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    if len(table.rows) > _MOST_ROWS:
+        print(f"... and {len(table.rows) - _MOST_ROWS} more rows: --output FILE writes them all")
+
+
+def records(table: Table) -> list[dict[str, Any]]:
+    """Return the rows of a table for JSON."""
+    return [plain(dict(zip(table.columns, row, strict=True))) for row in table.rows]
+
+
+def show_json(value: Any) -> None:
+    """Print one line of JSON, at once."""
+    print(json.dumps(plain(value), ensure_ascii=False), flush=True)
 
 
 def _cell(value: object, number: Callable[[float], str]) -> str:
@@ -110,76 +178,8 @@ def _cell(value: object, number: Callable[[float], str]) -> str:
     return number(float(value)) if isinstance(value, float) else str(value)
 
 
-def _read(path: str, *headers: tuple[Any, ...]) -> tuple[list[str], list[Row]]:
-    """Return the header, which must be one of `headers`, and the rows with their line numbers."""
-    with _opened(path) as file:
-        reader = csv.reader(file, strict=True)
-        try:
-            every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
-        except (csv.Error, UnicodeDecodeError) as error:
-            reason = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise ValueError(f"{path}: no CSV file: {reason}") from None
-    rows = [(line, cells) for line, cells in every if any(cells)]
-    header = rows[0][1] if rows else []
-    if not any(_fits(header, wanted) for wanted in headers):
-        wanted = " or ".join(
-            ",".join("..." if name is ... else name for name in names) for names in headers
-        )
-        raise ValueError(f"{path}: the first line must be {wanted}")
-    if len(set(header)) < len(header) or "" in header:
-        raise ValueError(f"{path}: the columns must have distinct names")
-    for line, cells in rows[1:]:
-        if len(cells) != len(header):
-            raise ValueError(f"{path}, line {line}: there must be {len(header)} values")
-    if len(rows) < 2:
-        raise ValueError(f"{path}: after the first line there must be a line of values")
-    return header, rows[1:]
-
-
-def _fits(header: list[str], wanted: tuple[Any, ...]) -> bool:
-    if wanted[-1] is ...:
-        return header[: len(wanted) - 1] == list(wanted[:-1])
-    return header == list(wanted)
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    if path == STANDARD_INPUT:
-        yield sys.stdin
-        return
-    if not _named(path).exists():
-        raise ValueError(f"{path}: there is no such file")
-    with _named(path).open(encoding="utf-8-sig", newline="") as file:
-        yield file
-
-
-def _named(path: str) -> Path:
-    return _check.path(path, "each FILE")
-
-
-def _labels(path: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    labels: dict[str, int] = {}
-    for line, cells in rows:
-        if not cells[0]:
-            raise ValueError(f"{path}, line {line}: the arm has no name")
-        if cells[0] in labels:
-            raise ValueError(
-                f"{path}, line {line}: arm {cells[0]!r} is in line {labels[cells[0]]} already"
-            )
-        labels[cells[0]] = line
-    return tuple(labels)
-
-
-def _number(text: str, what: str, *, told: bool) -> float:
-    """Return a finite number; `told` says whether an error may quote the text."""
-    got = f", got {text!r}" if told else ""
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{what} must be a number{got}") from None
-    if not math.isfinite(value) or "_" in text:
-        raise ValueError(f"{what} must be a finite number{got}")
-    return value
+def _shown(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else _cell(value, "{:.4g}".format)
 
 
 def _count(text: str, what: str) -> int:

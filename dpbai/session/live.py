@@ -240,6 +240,11 @@ class Session:
         return self._state.finished
 
     @property
+    def batches(self) -> dict[str, int]:
+        """The names of the batches that were recorded, each with its phase."""
+        return dict(self._state.batches)
+
+    @property
     def phases(self) -> tuple[Phase, ...]:
         """The plans of the finished phases, as they were executed."""
         return self._state.past
