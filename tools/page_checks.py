@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_pla
 
 PHONE = {"width": 375, "height": 740}
 DESKTOP = {"width": 1280, "height": 900}
+PATIENCE = 180_000  # milliseconds: machines may be busy
 LOCAL = re.compile(r"(file|data|blob|about):")
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -47,6 +48,7 @@ def chromium() -> Iterator[Browser]:
 def offline(browser: Browser) -> Iterator[BrowserContext]:
     """Open a context in which no request leaves the machine."""
     context = browser.new_context(viewport=DESKTOP, offline=True)
+    context.set_default_timeout(PATIENCE)
     yield context
     context.close()
 

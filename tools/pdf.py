@@ -1,21 +1,25 @@
 """Write the built book as one PDF: its pages, joined into one, printed by Chromium.
 
 `make pdf` runs this on what `make book` has built. Formulas and explorers are drawn as on the pages
-(an explorer shows its first frame), links within the book lead to pages of the PDF, and its outline
-is that of the headings.
+(an explorer shows its first frame), links within the book lead to pages of the PDF and tell their
+numbers, and its outline is that of the headings. What the pages fold is small here or left out: the
+code of figures, and the entries of the reference behind its tables of names.
 """
 
 import hashlib
 import re
 import sys
 import unicodedata
+from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import notebooks
 import page_checks
 from bs4 import BeautifulSoup, Tag
+from pypdf import PdfReader
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -23,7 +27,7 @@ PDF = ROOT / "_build" / "pdf" / "dpbai.pdf"
 
 STYLE = """
 @page { size: A4; margin: 18mm 17mm 20mm; }
-html { font-size: 12.5px; }
+html { font-size: 11.5px; }
 body, .bd-main, .bd-content, .bd-article-container { display: block !important; }
 /* A heading whose ink leaves its line reaches into the page before: twice in the outline. */
 h1, h2, h3, h4 { line-height: normal !important; }
@@ -39,10 +43,18 @@ pre { white-space: pre-wrap; overflow: visible; }
 .bd-article mjx-container { overflow: visible !important; }
 .bd-article .cell_output { max-height: none; overflow: visible; }
 button.copybtn, .tocsection { display: none !important; }
+.solution, .dropdown-printed { font-size: 0.88em; }
+.page { color: #555; }
+.contents { list-style: none; padding: 0; }
+.contents li { display: flex; }
+.contents .page { margin-left: auto; }
+.front { text-align: center; padding-top: 32vh; break-after: page; }
+.front p { font-size: 1.2rem; }
 """
 SHELL = """<!DOCTYPE html>
 <html lang="en" data-theme="light"><head></head><body><main class="bd-main"><div class="bd-content">
-<div class="bd-article-container"><article class="bd-article"><h2>Contents</h2><ol></ol></article>
+<div class="bd-article-container"><article class="bd-article"><div class="front"></div>
+<h2>Contents</h2><ol class="contents"></ol></article>
 </div></div></main></body></html>
 """
 FOOTER = """
@@ -50,7 +62,10 @@ FOOTER = """
 <span class="pageNumber"></span> / <span class="totalPages"></span></div>
 """
 HEADINGS = "h1, h2, h3, h4"
-REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript"
+REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript, dl.py"
+MOST_ROUNDS = 5
+NO_NUMBER = "000"
+"""What stands for the number of a page until it is known: as wide as one."""
 SCRIPTS = ("MathJax", "mathjax/", "widgets/", "jupyter.widget", "book.js")
 GREEK = {
     name: unicodedata.lookup(f"GREEK SMALL LETTER {name}")
@@ -75,6 +90,7 @@ def join(paths: list[Path]) -> str:
         if joined.title is None:
             joined.head.extend([page.find("meta", charset=True), page.title])
             joined.title.string = joined.title.get_text().rpartition("—")[2].strip()
+            joined.select_one(".front").extend(front_matter(joined, joined.title.string))
         for part in page.select("script[type*='jupyter.widget']"):
             # The models of widgets have names too, which are the same in all stored notebooks.
             part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
@@ -93,7 +109,13 @@ def join(paths: list[Path]) -> str:
         rename(article, path, {other.name: other.stem for other in paths})
         entry = joined.new_tag("li")
         entry.append(joined.new_tag("a", href=f"#{path.stem}", string=article.h1.get_text()))
+        entry.append(joined.new_tag("span", attrs={"class": "page", "data-of": path.stem}))
         joined.ol.append(entry)
+        for link in article.select("p a.internal[href^='#'], li a.internal[href^='#']"):
+            place = str(link["href"])[1:]
+            if not place.startswith(path.stem + "--"):
+                page = joined.new_tag("span", attrs={"class": "page", "data-of": place})
+                link.insert_after(page)
         article.h1.insert(0, joined.new_tag("a", id=path.stem))
         joined.article.extend(list(article.contents))
     style = joined.new_tag("style")
@@ -133,6 +155,35 @@ def rename(article: Tag, path: Path, stems: dict[str, str]) -> None:
                 del part["href"]  # a page that is not in the book: the index of names
 
 
+def front_matter(page: BeautifulSoup, title: str) -> list[Tag]:
+    """Return what the first page says: the title, of what, by whom, in which version."""
+    rows = [
+        ("h1", title),
+        ("p", "A companion to the paper by Chen, Karthik, Chee and Tan (ICLR 2024), which it runs"),
+        ("p", "the dpbai engineers"),
+        ("p", f"dpbai {version('dpbai')}"),
+    ]
+    return [page.new_tag(name, string=text) for name, text in rows]
+
+
+def number(html: str, pages: Mapping[str, int]) -> str:
+    """Return a joined page with the numbers of the pages that its links lead to."""
+    joined = BeautifulSoup(html, "html.parser")
+    for span in joined.select("span.page[data-of]"):
+        told = str(pages.get(span["data-of"], NO_NUMBER))
+        span.string = told if span.find_parent("ol", class_="contents") else f" (p. {told})"
+    return str(joined)
+
+
+def page_numbers(pdf: Path) -> dict[str, int]:
+    """Return the number of the page of each place that a link of a PDF leads to, from 1 on."""
+    reader = PdfReader(pdf)
+    return {
+        name.removeprefix("/"): 1 + reader.get_destination_page_number(place)
+        for name, place in reader.named_destinations.items()
+    }
+
+
 def print_page(path: Path, pdf: Path) -> None:
     """Print a page of the file system.
 
@@ -167,15 +218,23 @@ def main() -> int:
     paths = [HTML / f"{page}.html" for page in notebooks.pages(ROOT / "_toc.yml")]
     whole = paths[0].with_name("whole-book.html")
     try:
-        whole.write_text(join(paths), encoding="utf-8")
+        html, pages = join(paths), dict[str, int]()
         PDF.parent.mkdir(parents=True, exist_ok=True)
-        print_page(whole, PDF)
+        for _ in range(MOST_ROUNDS):  # numbers take room, and may move what they number
+            whole.write_text(number(html, pages), encoding="utf-8")
+            print_page(whole, PDF)
+            told, pages = pages, page_numbers(PDF)
+            if told == pages:
+                break
+        else:
+            raise RuntimeError("the numbers of the pages do not settle")
     except FileNotFoundError as error:
         print(f"build the book first: make book ({error})", file=sys.stderr)
         return 1
     finally:
         whole.unlink(missing_ok=True)
-    print(f"Open {PDF.relative_to(ROOT)} ({PDF.stat().st_size / 1e6:.1f} MB)")
+    size = PDF.stat().st_size / 1e6
+    print(f"Open {PDF.relative_to(ROOT)} ({len(PdfReader(PDF).pages)} pages, {size:.1f} MB)")
     return 0
 
 
