@@ -6,6 +6,7 @@ from pathlib import Path
 import pdf
 import pytest
 from bs4 import BeautifulSoup, Tag
+from pypdf import PdfWriter
 
 HEAD = """<head><meta charset="utf-8"><title>{title} — The book</title>
 <link rel="stylesheet" href="../_static/a.css"><script src="../_static/mathjax/a.js"></script>
@@ -13,8 +14,8 @@ HEAD = """<head><meta charset="utf-8"><title>{title} — The book</title>
 FIRST = r"""
 <section id="one"><h1>One<a class="headerlink" href="#one">#</a></h1>
 <section id="summary"><h2>At <span class="math">\(\varepsilon = 1\)</span></h2>
-<p>See <a href="two.html#summary">there</a>, <a href="two.html">two</a>,
-<a href="#summary">here</a>, <a href="../genindex.html#x">the index</a> and <a href="https://example.org/">elsewhere</a>.</p>
+<p>See <a class="internal" href="two.html#summary">there</a>, <a class="internal" href="two.html">two</a>,
+<a class="internal" href="#summary">here</a>, <a href="../genindex.html#x">the index</a> and <a href="https://example.org/">elsewhere</a>.</p>
 <details class="hide"><pre>how to plot</pre></details>
 <div class="dropdown admonition"><p>A solution, <span class="math">\(x^2\)</span>.</p></div>
 </section></section>
@@ -95,6 +96,22 @@ def test_styles_and_the_scripts_of_formulas_are_taken_once(joined: BeautifulSoup
     scripts = [script["src"] for script in joined.select("script[src]")]
     assert scripts == ["../_static/mathjax/a.js"]
     assert text(joined.title) == "The book"
+
+
+def test_links_to_other_pages_and_the_contents_tell_numbers(joined: BeautifulSoup) -> None:
+    numbered = BeautifulSoup(pdf.number(str(joined), {"one": 3, "two": 14}), "html.parser")
+    assert [text(entry) for entry in numbered.select("ol li")] == ["One3", r"Two, \(x^2\)14"]
+    paragraph = text(numbered.find(id="one--summary").p)
+    assert "See there (p. 000), two (p. 14),\nhere, the index and elsewhere" in paragraph
+
+
+def test_numbers_are_those_of_the_pages_that_links_lead_to(tmp_path: Path) -> None:
+    writer = PdfWriter()
+    for name in ("one", "two"):
+        page = writer.add_blank_page(100, 100)
+        writer.add_named_destination(name, page.page_number)
+    writer.write(tmp_path / "a.pdf")
+    assert pdf.page_numbers(tmp_path / "a.pdf") == {"one": 1, "two": 2}
 
 
 def test_page_that_is_not_built_is_an_error(tmp_path: Path) -> None:
