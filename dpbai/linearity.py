@@ -213,6 +213,8 @@ def limits(
 
 
 def _common(first: Phase, second: Phase) -> tuple[int, ...]:
+    if first.remembered or second.remembered:
+        raise ValueError("first and second must not remember: their estimates would share noise")
     arms = tuple(sorted(set(first.active) & set(second.active)))
     if not arms:
         raise ValueError("first and second must have an arm in common, got none")

@@ -4,7 +4,8 @@ Policies see sums of rewards, and the reward laws offer exact sums, so a run of 
 costs what a run of a thousand does. Trials are exchangeable: what matters of them after a phase is
 how many went on with which active set. So all trials that share an active set share one plan and
 are one array operation; where a phase splits them over many active sets, the sums of each arm are
-still drawn for all of them at once.
+still drawn for all of them at once. Where a policy remembers, trials share a plan if they share the
+path of active sets, and what each released goes with it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,13 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, path_after, planned, remembers
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 
 _PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
-Batch = list[tuple[Phase, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,45 +154,66 @@ def simulate(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Trials that share a plan, with the phases that they remember and the pulls up to its end."""
+
+    phase: Phase
+    past: tuple[Phase, ...]
+    spent: int
+    released: FloatArray  # of shape (trials, coordinates so far), or (trials, 0)
+
+
+_Path = tuple[tuple[Phase, ...], tuple[int, ...]]
+"""The phases that are remembered, and the arms in play."""
+
+Batch = list[tuple[_Group, FloatArray]]
+"""Groups, each with the releases of some of its trials."""
+
+
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     arms = instance.arms
     rng = _check.generator(seed)
-    # How many trials reached each active set, and the most pulls of any of them on the way.
-    reached = Counter({tuple(range(arms)): trials})
-    spent = {tuple(range(arms)): 0}
-    index, epsilon, delta = 0, 0.0, 0.0
-    while any(len(active) > 1 for active in reached):
-        index += 1
-        plans = [
-            (planned(policy, index, active, spent=spent[active]), count)
-            for active, count in reached.items()
-        ]
-        epsilon = max(epsilon, *(phase.loss(instance.reward_bound) for phase, _ in plans))
-        delta = max(delta, *(phase.noise.delta for phase, _ in plans))
-        before, reached, spent = spent, Counter(), {}
-        for batch in _batches(plans):
-            for phase, survivors, counts in _run(batch, instance, rng):
-                pulls = before[phase.active] + phase.cost
-                for active, count in zip(map(tuple, survivors.tolist()), counts, strict=True):
-                    reached[active] += int(count)
-                    spent[active] = max(spent.get(active, 0), pulls)
+    # Which trials reached each active set, on each path that is remembered, and the most pulls of
+    # any of them on the way.
+    start: _Path = (), tuple(range(arms))
+    reached, spent = {start: [np.empty((trials, 0))]}, {start: 0}
     recommended = np.zeros(arms, dtype=np.int64)
-    for (arm,), count in reached.items():
-        recommended[arm] = count
-    return Simulation(recommended, instance.best, max(spent.values()), epsilon, delta)
+    index, pulls, epsilon, delta = 0, 0, 0.0, 0.0
+    while reached:
+        index += 1
+        groups = []
+        for (past, active), parts in reached.items():
+            pulls = max(pulls, spent[past, active])
+            if len(active) == 1:
+                recommended[active[0]] += sum(map(len, parts))
+                continue
+            phase = planned(policy, index, active, spent=spent[past, active], past=past)
+            cost = spent[past, active] + phase.cost
+            groups.append(_Group(phase, past, cost, np.concatenate(parts)))
+            epsilon = max(epsilon, phase.loss(instance.reward_bound))
+            delta = max(delta, phase.noise.delta)
+        reached, spent = {}, {}
+        for batch in _batches(groups):
+            for group, active, released in _run(batch, instance, rng, remembers(policy)):
+                path = path_after(policy, group.past, group.phase), active
+                reached.setdefault(path, []).append(released)
+                spent[path] = max(spent.get(path, 0), group.spent)
+    return Simulation(recommended, instance.best, pulls, epsilon, delta)
 
 
-def _batches(plans: Batch) -> Iterator[Batch]:
-    """Split plans, and the trials of one plan, into batches of bounded size."""
+def _batches(groups: list[_Group]) -> Iterator[Batch]:
+    """Split groups, and the trials of one group, into batches of bounded size."""
     batch: Batch = []
     room = _BLOCK_ENTRIES
-    for phase, count in plans:
-        width = max(1, len(phase.active), len(phase.pulled))
-        while count:
-            part = min(count, max(1, room // width))
-            batch.append((phase, part))
-            count -= part
-            room -= part * width
+    for group in groups:
+        phase, released = group.phase, group.released
+        width = max(1, len(phase.active), len(phase.pulled), phase.remembered)
+        while len(released):
+            part = max(1, room // width)
+            batch.append((group, released[:part]))
+            room -= len(released[:part]) * width
+            released = released[part:]
             if room < width:
                 yield batch
                 batch, room = [], _BLOCK_ENTRIES
@@ -201,23 +222,35 @@ def _batches(plans: Batch) -> Iterator[Batch]:
 
 
 def _run(
-    batch: Batch, instance: Instance, rng: np.random.Generator
-) -> Iterator[tuple[Phase, IntArray, IntArray]]:
-    """Yield each plan of the batch with the distinct surviving sets and their counts."""
-    means = _empirical_means(batch, instance, rng)
-    for (phase, count), mean in zip(batch, means, strict=True):
-        noise = phase.noise.sample(rng, (count, phase.coordinates))
-        survivors = phase.survivors(phase.statistic(mean) + noise, rng)
+    batch: Batch, instance: Instance, rng: np.random.Generator, remember: bool
+) -> Iterator[tuple[_Group, tuple[int, ...], FloatArray]]:
+    """Yield each group with each of its surviving sets, and the releases of these trials."""
+    counts = [(group.phase, len(before)) for group, before in batch]
+    means = _empirical_means(counts, instance, rng)
+    for (group, before), mean in zip(batch, means, strict=True):
+        phase = group.phase
+        noise = phase.noise.sample(rng, (len(before), phase.coordinates))
+        released = phase.statistic(mean) + noise
+        if phase.remembered:
+            released = np.hstack([before, released])
+        survivors = phase.survivors(released, rng)
         if phase.keep == 1:
-            tally = np.bincount(survivors[:, 0], minlength=instance.arms)
-            arms = np.flatnonzero(tally)
-            yield phase, arms[:, None], tally[arms]
+            sets, where = np.arange(instance.arms)[:, None], survivors[:, 0]
         else:
-            yield phase, *np.unique(survivors, axis=0, return_counts=True)
+            sets, where = np.unique(survivors, axis=0, return_inverse=True)
+        tally = np.bincount(where.ravel(), minlength=len(sets))
+        if remember:
+            released = released[np.argsort(where, axis=None, kind="stable")]
+        else:
+            released = np.empty((len(before), 0))
+        ends = np.cumsum(tally)
+        for number in np.flatnonzero(tally):
+            stop = ends[number]
+            yield group, tuple(sets[number].tolist()), released[stop - tally[number] : stop]
 
 
 def _empirical_means(
-    batch: Batch, instance: Instance, rng: np.random.Generator
+    batch: list[tuple[Phase, int]], instance: Instance, rng: np.random.Generator
 ) -> list[FloatArray]:
     """Draw the empirical means of all plans, all sums of one arm and one count at a time."""
     needed: Counter[tuple[int, int]] = Counter()

@@ -5,6 +5,9 @@ number and on the active set alone. A `Phase` says it completely: which arms to 
 which statistic of their empirical means to release, with which noise, how to turn the release into
 estimates of all active arms, and how many arms to keep. No policy draws a random number or sees a
 reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same plan.
+
+A policy may also remember: estimate from all that was released so far, and plan with the path of
+active sets in view. What was released is public, so this costs no privacy.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -33,7 +36,8 @@ class Phase:
     """The plan of one phase.
 
     Released is `release @ empirical_means + noise`; the estimated means of the active arms are
-    `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``).
+    `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``). A phase
+    that remembers decodes the releases of all phases so far, oldest first.
 
     Attributes
     ----------
@@ -51,8 +55,10 @@ class Phase:
         s_{p+1}, how many arms survive: all of them at most (OD-LinBAI plans that for few arms).
     release_matrix : ndarray of shape (q, m) or None
         None stands for the identity, q = m.
-    decoder_matrix : ndarray of shape (len(active), q) or None
-        None stands for the identity, q = len(active).
+    decoder_matrix : ndarray of shape (len(active), remembered + q) or None
+        None stands for the identity: nothing is remembered, and q = len(active).
+    remembered : int, default 0
+        How many coordinates the phases before have released, if their releases are decoded too.
 
     Raises
     ------
@@ -68,6 +74,7 @@ class Phase:
     keep: int
     release_matrix: FloatArray | None = None
     decoder_matrix: FloatArray | None = None
+    remembered: int = 0
 
     def __init_subclass__(cls) -> None:
         # A subclass could execute something else than the plan that its privacy is computed from.
@@ -97,12 +104,14 @@ class Phase:
             if getattr(self, name) is not None:
                 checked = _check.shaped(getattr(self, name), name, shape)
                 object.__setattr__(self, name, checked)
+        remembered = _check.whole(self.remembered, "remembered", least=0)
+        object.__setattr__(self, "remembered", remembered)
         decoded = len(active) if self.decoder_matrix is None else self.decoder_matrix.shape[1]
-        if decoded != self.coordinates:
+        if decoded != remembered + self.coordinates or (remembered and self.decoder_matrix is None):
             raise ValueError(
-                f"decoder_matrix must decode as many coordinates as are released, "
-                f"{self.coordinates}, and {'without one' if self.decoder_matrix is None else 'it'} "
-                f"decodes {decoded}"
+                f"decoder_matrix must decode as many coordinates as are remembered and released, "
+                f"{remembered} + {self.coordinates}, and "
+                f"{'without one' if self.decoder_matrix is None else 'it'} decodes {decoded}"
             )
 
     @property
@@ -112,7 +121,7 @@ class Phase:
 
     @property
     def decoder(self) -> FloatArray:
-        """The matrix of shape (len(active), q) that makes estimates of the released statistic."""
+        """The matrix of shape (len(active), remembered + q) that makes estimates of releases."""
         return np.eye(len(self.active)) if self.decoder_matrix is None else self.decoder_matrix
 
     @property
@@ -160,28 +169,33 @@ class Phase:
         return means if self.release_matrix is None else means @ self.release_matrix.T
 
     def estimates(self, released: FloatArray) -> FloatArray:
-        """Return estimated means, shape (..., len(active)), of released statistics (..., q)."""
+        """Return estimated means, shape (..., len(active)), of releases (..., remembered + q)."""
         return released if self.decoder_matrix is None else released @ self.decoder_matrix.T
 
     @cached_property
     def reach(self) -> FloatArray:
-        """The largest size of each released statistic, for rewards in [0, 1]; shape (q,)."""
+        """The largest size of each own statistic, for rewards in [0, 1]; shape (remembered + q,).
+
+        It is 0 for what is remembered, whose size is not known here.
+        """
+        sizes = np.zeros(self.remembered + self.coordinates)
         matrix = self.release_matrix
-        return np.ones(self.coordinates) if matrix is None else np.abs(matrix).sum(axis=1)
+        sizes[self.remembered :] = 1 if matrix is None else np.abs(matrix).sum(axis=1)
+        return sizes
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Return which arms survive for sure, and which tie for the places left.
 
-        Both have shape (trials, len(active)), for released statistics of shape (trials, q). Where
+        Both have shape (trials, len(active)), for releases of shape (trials, remembered + q). Where
         as many arms tie as there are places, all of them survive.
         """
         return ranking.tied(self.decoder_matrix, released, self.reach, self.keep)
 
     def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return the surviving arms, increasing, shape (trials, keep), of releases (trials, q).
+        """Return the surviving arms, increasing, shape (trials, keep).
 
-        Arms that tie for the last places get them at random, all with the same chance; from `rng`
-        nothing is drawn where there is no tie.
+        `released` has shape (trials, remembered + q). Arms that tie for the last places get them at
+        random, all with the same chance; from `rng` nothing is drawn where there is no tie.
         """
         few = len(released) < _MANY_TRIALS or len(self.active) < _MANY_ARMS
         compared = self._everyone if few else self._contenders
@@ -248,6 +262,26 @@ class Policy(Protocol):
         """Return the plan of phase `index`, counted from 1, when `active` are in play."""
 
 
+@runtime_checkable
+class RememberingPolicy(Policy, Protocol):
+    """A policy whose phases decode all releases so far; it has `remembers = True`."""
+
+    remembers: bool
+
+    def phase(self, index: int, active: Sequence[int], past: tuple[Phase, ...] = ()) -> Phase:
+        """Return the plan of phase `index` after the phases of `past`, in their order."""
+
+
+def remembers(policy: Policy) -> TypeGuard[RememberingPolicy]:
+    """Return whether a policy plans with the path of active sets, and decodes all releases."""
+    return getattr(policy, "remembers", False) is True
+
+
+def path_after(policy: Policy, past: tuple[Phase, ...], phase: Phase) -> tuple[Phase, ...]:
+    """Return the `past` of the phase after `phase`: empty for a policy that does not remember."""
+    return (*past, phase) if remembers(policy) else ()
+
+
 def arms_of(policy: Policy) -> int:
     """Return K, the number of arms of a policy.
 
@@ -262,7 +296,14 @@ def arms_of(policy: Policy) -> int:
     return len(features)
 
 
-def planned(policy: Policy, index: int, active: Sequence[int], *, spent: int = 0) -> Phase:
+def planned(
+    policy: Policy,
+    index: int,
+    active: Sequence[int],
+    *,
+    spent: int = 0,
+    past: tuple[Phase, ...] = (),
+) -> Phase:
     """Return the plan of one phase, if it is one that an engine may execute.
 
     All engines get their plans here. That a plan makes sense in itself, `Phase` has checked; what a
@@ -277,6 +318,8 @@ def planned(policy: Policy, index: int, active: Sequence[int], *, spent: int = 0
         Arms in play.
     spent : int, default 0
         Pulls of the phases before.
+    past : tuple of Phase, default ()
+        The phases before, for a policy that remembers (`path_after`).
 
     Raises
     ------
@@ -284,13 +327,19 @@ def planned(policy: Policy, index: int, active: Sequence[int], *, spent: int = 0
         If the plan is not such a one.
     """
     active = tuple(active)
-    phase = policy.phase(index, active)
+    phase = policy.phase(index, active, past) if remembers(policy) else policy.phase(index, active)
     if not isinstance(phase, Phase):
         raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
     if (phase.index, phase.active) != (index, active):
         raise ValueError(
             f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "
             f"planned phase {phase.index} for active {_check.told(phase.active)}"
+        )
+    released = sum(before.coordinates for before in past)
+    if phase.remembered != released:
+        raise ValueError(
+            f"policy must plan phase {index} for the {released} coordinates that are remembered, "
+            f"and planned it for {phase.remembered}"
         )
     most = policy.budget
     if spent + phase.cost > most:

@@ -2,23 +2,30 @@
 
 The output is the transcript: the survivors of each phase, the last of them recommended. Its
 probability is a product over phases, each a function of the sums of the rewards that the phase
-reads. The n-th pull of an arm gives its n-th reward, so no reward is read twice.
+reads; or, if phases remember earlier releases, one function of all these sums. The n-th pull of an
+arm gives its n-th reward, so no reward is read twice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, planned, remembers
 from dpbai.privacy.audit import Audit, check_grid, check_work
-from dpbai.privacy.survivors import BLOCK, Survivors, log_survival, survival_work
+from dpbai.privacy.survivors import (
+    BLOCK,
+    Survivors,
+    log_joint_survival,
+    log_survival,
+    survival_work,
+)
 from dpbai.privacy.tables import Entry, TableGrid
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
@@ -38,7 +45,8 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     policy : Policy
         Few arms and pulls: time and memory grow fast, and what would take more than a minute or two
         is refused. Phases release independent means of any number of arms, or decode at most two
-        coordinates.
+        coordinates. If they remember, all phases together release at most two coordinates, unless
+        there is no noise.
     reward_bound : float, default 1
         Tables have entries 0 and `reward_bound`; beyond 1 the audit shows what rewards outside the
         model cost.
@@ -52,7 +60,7 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Raises
     ------
     ValueError
-        If the plans are too large, or a phase decodes more than two coordinates.
+        If the plans are too large, or decode more coordinates; `monte_carlo_audit` takes them.
 
     Notes
     -----
@@ -62,48 +70,60 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     reward_bound = _check.positive(reward_bound, "reward_bound")
     arms = arms_of(policy)
     plans, computed, ends = {}, 0.0, 1.0
-    for past, (phase, reads) in _plans(policy, (), (0,) * arms):
-        plans[past] = phase, reads
+    for past, (phases, reads) in _plans(policy, (), (0,) * arms, (), ()):
+        plans[past] = phases, reads
+        phase = phases[-1]
         sets = math.comb(len(phase.active), phase.keep)
         ends += sets - 1
-        sums = math.prod(pulls + 1.0 for pulls in phase.pulls)
-        work = survival_work(phase, reward_bound)
+        sums = math.prod(stop - start + 1.0 for read in reads for _, start, stop in read)
+        work = survival_work(phase, reward_bound, phases[:-1])
         computed += sums * work + sets * (phase.keep > 1) * _PLAN
         check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
     blocks = _blocks(reads for _, reads in plans.values())
     grid = TableGrid(blocks, (0.0, reward_bound), arms)
     check_grid(grid, outputs=ends + len(plans), computed=computed)
-    laws = {past: _survival(phase, reads, grid) for past, (phase, reads) in plans.items()}
-    outputs, rows = zip(*_transcripts(laws, (), np.zeros(grid.size)), strict=True)
+    # The longest paths first: what has no exact law is refused before much has been computed.
+    laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
+    outputs, rows = zip(
+        *_transcripts(laws, (), np.zeros(grid.size), remembers(policy)), strict=True
+    )
     return Audit(outputs, np.stack(rows), grid, grid.neighbours())
 
 
 def _plans(
-    policy: Policy, past: Transcript, pulled: tuple[int, ...]
-) -> Iterator[tuple[Transcript, tuple[Phase, Reads]]]:
-    """Yield each beginning of a transcript with the plan that follows and the rewards it reads."""
+    policy: Policy,
+    past: Transcript,
+    pulled: tuple[int, ...],
+    phases: tuple[Phase, ...],
+    reads: tuple[Reads, ...],
+) -> Iterator[tuple[Transcript, tuple[tuple[Phase, ...], tuple[Reads, ...]]]]:
+    """Yield each beginning of a transcript with the plan that follows and the rewards it reads.
+
+    The phases that are remembered stand before it, with what they read.
+    """
     active = past[-1] if past else tuple(range(arms_of(policy)))
     if len(active) == 1:
         return
-    index = len(past) + 1
-    phase = planned(policy, index, active, spent=sum(pulled))
-    reads = tuple(
+    phase = planned(policy, len(past) + 1, active, spent=sum(pulled), past=phases)
+    read = tuple(
         (arm, pulled[arm], pulled[arm] + pulls)
         for arm, pulls in zip(phase.pulled, phase.pulls, strict=True)
     )
-    yield past, (phase, reads)
+    path = (*phases, phase), (*reads, read)
+    yield past, path
     after = list(pulled)
-    for arm, _, stop in reads:
+    for arm, _, stop in read:
         after[arm] = stop
     for kept in combinations(active, phase.keep):
-        yield from _plans(policy, (*past, kept), tuple(after))
+        known = path if remembers(policy) else ((), ())
+        yield from _plans(policy, (*past, kept), tuple(after), *known)
 
 
-def _blocks(all_reads: Iterator[Reads]) -> tuple[tuple[Entry, ...], ...]:
+def _blocks(all_reads: Iterator[tuple[Reads, ...]]) -> tuple[tuple[Entry, ...], ...]:
     """Return the runs of rewards of each arm that phases read as a whole or not at all."""
     cuts: dict[int, set[int]] = {}
-    for reads in all_reads:
-        for arm, start, stop in reads:
+    for path in all_reads:
+        for arm, start, stop in chain.from_iterable(path):
             cuts.setdefault(arm, set()).update((start, stop))
     return tuple(
         tuple((arm, index) for index in range(start, stop))
@@ -112,26 +132,43 @@ def _blocks(all_reads: Iterator[Reads]) -> tuple[tuple[Entry, ...], ...]:
     )
 
 
-def _survival(phase: Phase, reads: Reads, grid: TableGrid) -> dict[Survivors, FloatArray]:
-    """Return the log law of the survivors of the phase on each table of the grid."""
-    counts = np.zeros((grid.size, len(reads)), dtype=np.int64)
+def _survival(
+    past: Transcript, phases: tuple[Phase, ...], reads: tuple[Reads, ...], grid: TableGrid
+) -> dict[Survivors, FloatArray]:
+    """Return the log law of the survivors of the last phase on each table of the grid.
+
+    If phases are remembered, it is the joint law with what they keep, as in `past`.
+    """
+    columns = list(chain.from_iterable(reads))
+    counts = np.zeros((grid.size, len(columns)), dtype=np.int64)
     for axis, block in enumerate(grid.blocks):
         arm, index = block[0]
-        for column, (read, start, stop) in enumerate(reads):
+        for column, (read, start, stop) in enumerate(columns):
             if arm == read and start <= index < stop:
                 counts[:, column] += grid.steps[:, axis]
     distinct, where = np.unique(counts, axis=0, return_inverse=True)
-    means = distinct * grid.rewards[1] / np.array(phase.pulls)
-    law = log_survival(phase, means)
+    ends = np.cumsum([len(read) for read in reads])[:-1]
+    means = [
+        sums * grid.rewards[1] / np.array(phase.pulls)
+        for phase, sums in zip(phases, np.split(distinct, ends, axis=1), strict=True)
+    ]
+    if len(phases) == 1:
+        law = log_survival(phases[0], means[0])
+    else:
+        law = log_joint_survival(phases, past, means)
     return {kept: values[where.ravel()] for kept, values in law.items()}
 
 
 def _transcripts(
-    laws: dict[Transcript, dict[Survivors, FloatArray]], past: Transcript, reached: FloatArray
+    laws: dict[Transcript, dict[Survivors, FloatArray]],
+    past: Transcript,
+    reached: FloatArray,
+    joint: bool,
 ) -> Iterator[tuple[Transcript, FloatArray]]:
     """Yield each transcript that goes on from `past`, with its log probability on each table."""
     if past not in laws:
         yield past, reached
         return
     for kept, values in laws[past].items():
-        yield from _transcripts(laws, (*past, kept), reached + values)
+        after = values if joint else reached + values
+        yield from _transcripts(laws, (*past, kept), after, joint)

@@ -17,10 +17,13 @@ import scipy
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, path_after, planned
 from dpbai.privacy.exact_audit import Transcript
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
+_Reached = tuple[Transcript, tuple[int, ...], tuple[Phase, ...], FloatArray]
+"""A transcript so far, the pulls of each arm, and what is remembered: the phases and releases."""
+
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
 
 
@@ -127,21 +130,27 @@ def run_on_table(
     """
     arms = arms_of(policy)
     rows = [np.asarray(row, dtype=np.float64) for row in table]
-    reached: list[tuple[Transcript, tuple[int, ...], int]] = [((), (0,) * arms, trials)]
+    none, nothing = (0,) * arms, np.empty((trials, 0))
+    reached: list[_Reached] = [((), none, (), nothing)]
     ended: Counter[Transcript] = Counter()
     while reached:
-        past, pulled, count = reached.pop()
-        active = past[-1] if past else tuple(range(arms))
+        transcript, pulled, past, before = reached.pop()
+        active = transcript[-1] if transcript else tuple(range(arms))
         if len(active) == 1:
-            ended[past] = count
+            ended[transcript] = len(before)
             continue
-        index = len(past) + 1
-        phase = planned(policy, index, active, spent=sum(pulled))
+        index = len(transcript) + 1
+        phase = planned(policy, index, active, spent=sum(pulled), past=past)
         means, after = _read(phase, rows, pulled)
-        noise = phase.noise.sample(rng, (count, phase.coordinates))
-        survivors = phase.survivors(phase.statistic(means) + noise, rng)
-        for kept, times in zip(*np.unique(survivors, axis=0, return_counts=True), strict=True):
-            reached.append(((*past, tuple(kept.tolist())), after, int(times)))
+        noise = phase.noise.sample(rng, (len(before), phase.coordinates))
+        released = np.hstack([before, phase.statistic(means) + noise])
+        survivors = phase.survivors(released, rng)
+        path = path_after(policy, past, phase)
+        known = released if path else before
+        sets, where = np.unique(survivors, axis=0, return_inverse=True)
+        for number, kept in enumerate(sets.tolist()):
+            trial = where.ravel() == number
+            reached.append(((*transcript, tuple(kept)), after, path, known[trial]))
     return ended
 
 
@@ -165,7 +174,7 @@ def _read(
 
 def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
     arms = arms_of(policy)
-    pulled = policy.phase(1, tuple(range(arms))).pulled
+    pulled = planned(policy, 1, range(arms)).pulled
     nothing, once = np.zeros(policy.budget), np.zeros(policy.budget)
     once[0] = 1
     changed = pulled[-1] if pulled else 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai.policies import DPBAI, Baseline, DPBAIGauss, Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, path_after, planned
 
 _LISTED = {"phase", "representatives", "collections", "_collection"}
 
@@ -44,39 +44,47 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
     When a phase has more than `limit` active sets in all, some of them are drawn at random.
     """
-    # The active sets that may come to a phase, and the most pulls that any may have cost by then.
-    layer = {tuple(range(arms_of(policy))): 0}
+    # The active sets that may come to a phase, each with what led there if the policy remembers it,
+    # and the most pulls that any may have cost by then.
+    layer: dict[tuple[tuple[int, ...], tuple[Phase, ...]], int] = {
+        (tuple(range(arms_of(policy))), ()): 0
+    }
     rng = np.random.default_rng(0)
     plans: list[list[Phase]] = []
     complete = True
-    while any(len(active) > 1 for active in layer):
+    while any(len(active) > 1 for active, _ in layer):
         index = len(plans) + 1
+        begun = sorted((key for key in layer if len(key[0]) > 1), key=lambda key: key[0])
         phases = [
-            planned(policy, index, active, spent=layer[active])
-            for active in sorted(layer)
-            if len(active) > 1
+            planned(policy, index, active, spent=layer[active, past], past=past)
+            for active, past in begun
         ]
-        _check_pure(policy, phases[0], spent=layer[phases[0].active])
+        _check_pure(policy, phases[0], spent=layer[begun[0]], past=begun[0][1])
         plans.append(phases)
-        survivors: Iterable[tuple[Phase, tuple[int, ...]]]
+        survivors: Iterable[tuple[int, tuple[int, ...]]]
         if sum(comb(len(phase.active), phase.keep) for phase in phases) <= limit:
-            survivors = ((p, kept) for p in phases for kept in combinations(p.active, p.keep))
+            survivors = (
+                (number, kept)
+                for number, phase in enumerate(phases)
+                for kept in combinations(phase.active, phase.keep)
+            )
         else:
             complete = False
-            drawn = [phases[i] for i in rng.integers(len(phases), size=limit)]
+            drawn = [(number, phases[number]) for number in rng.integers(len(phases), size=limit)]
             survivors = (
-                (p, tuple(sorted(rng.choice(p.active, p.keep, replace=False).tolist())))
-                for p in drawn
+                (number, tuple(sorted(rng.choice(p.active, p.keep, replace=False).tolist())))
+                for number, p in drawn
             )
         before, layer = layer, {}
-        for phase, kept in survivors:
-            layer[kept] = max(layer.get(kept, 0), before[phase.active] + phase.cost)
+        for number, kept in survivors:
+            key = kept, path_after(policy, begun[number][1], phases[number])
+            layer[key] = max(layer.get(key, 0), before[begun[number]] + phases[number].cost)
     return plans, complete
 
 
-def _check_pure(policy: Policy, phase: Phase, spent: int) -> None:
+def _check_pure(policy: Policy, phase: Phase, spent: int, past: tuple[Phase, ...]) -> None:
     """Raise ValueError if a policy plans the phase differently when it is asked again."""
-    again = planned(policy, phase.index, phase.active, spent=spent)
+    again = planned(policy, phase.index, phase.active, spent=spent, past=past)
     for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses"):
         if not np.array_equal(getattr(phase, name), getattr(again, name)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The exact law of the survivors of one phase, given the empirical means.
+"""The exact law of the survivors of a phase, or of several, given the empirical means.
 
 Survivors are ranked by `decoder @ (statistic + noise)`, and ties are broken evenly. The law is a
 closed form for two independent estimates, and for others a one-dimensional integral: over the least
@@ -10,14 +10,15 @@ rounding; all is done in logarithms, so that ratios of rare events are right.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 from scipy import special
 
 from dpbai._check import FloatArray
-from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase
 from dpbai.policies.ranking import BoolArray
 
@@ -50,10 +51,15 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
     Raises
     ------
     ValueError
-        If the phase decodes more than two coordinates.
+        If the phase decodes more than two coordinates, or what phases before it released.
     TypeError
         If its noise is of another kind.
     """
+    if phase.remembered:
+        raise ValueError(
+            f"phase {phase.index} remembers earlier releases, so that its survivors have no law of "
+            "their own: see exact_audit, or use monte_carlo_audit"
+        )
     statistic = phase.statistic(means)
     everyone = phase.keep == len(phase.active)
     if everyone or isinstance(phase.noise, NoNoise) or phase.coordinates == 0:
@@ -65,16 +71,58 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
     elif phase.coordinates == 1:
         law = _half_lines
     elif phase.coordinates == 2:
-        law = _sectors
+        law = _one_in_sectors
     else:
         raise ValueError(
             f"the exact law handles estimates decoded from at most 2 coordinates, but phase "
             f"{phase.index} decodes {phase.coordinates}; use monte_carlo_audit"
         )
-    blocks = [
-        law(phase, phase.noise, statistic[start : start + BLOCK])
-        for start in range(0, len(statistic), BLOCK)
-    ]
+    return _blockwise(partial(law, phase, phase.noise), statistic)
+
+
+def log_joint_survival(
+    phases: Sequence[Phase], before: Sequence[Survivors], means: Sequence[FloatArray]
+) -> dict[Survivors, FloatArray]:
+    """Return the log probability that phases keep what they did, and the last of them each set.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+        The phases of a path, the first of them phase 1. Where there is noise, they release at most
+        two coordinates in all, and their noise is of one kind, `Laplace` or `Gaussian`.
+    before : sequence of tuple of int
+        What all phases but the last keep.
+    means : sequence of ndarray of shape (n, m)
+        Empirical means of the m arms that each phase pulls.
+
+    Returns
+    -------
+    dict
+        Arrays of shape (n,), by what the last phase keeps.
+
+    Raises
+    ------
+    ValueError
+        If more is released, or with noise of other kinds.
+    """
+    statistic = np.hstack([phase.statistic(x) for phase, x in zip(phases, means, strict=True)])
+    kinds = {type(phase.noise) for phase in phases if phase.coordinates}
+    if kinds <= {NoNoise}:
+        return _along(phases, before, statistic)
+    if statistic.shape[1] > 2 or len(kinds) > 1 or not kinds <= {Laplace, Gaussian}:
+        raise ValueError(
+            "where phases remember, the exact law handles at most 2 coordinates on a path, with "
+            "Laplace or Gaussian noise on both; but up to phase "
+            f"{phases[-1].index} there are {statistic.shape[1]}, with noise of {len(kinds)} kinds: "
+            "use monte_carlo_audit"
+        )
+    return _blockwise(partial(_sectors, phases, before), statistic)
+
+
+def _blockwise(
+    law: Callable[[FloatArray], dict[Survivors, FloatArray]], statistic: FloatArray
+) -> dict[Survivors, FloatArray]:
+    blocks = [law(statistic[start : start + BLOCK]) for start in range(0, len(statistic), BLOCK)]
     return {kept: np.concatenate([block[kept] for block in blocks]) for kept in blocks[0]}
 
 
@@ -83,6 +131,17 @@ def _certain(phase: Phase, released: FloatArray) -> dict[Survivors, FloatArray]:
     for where, kept, log_chance in _ranked(phase, released):
         law.setdefault(kept, np.full(len(released), -np.inf))[where] = log_chance
     return law
+
+
+def _along(
+    phases: Sequence[Phase], before: Sequence[Survivors], released: FloatArray
+) -> dict[Survivors, FloatArray]:
+    """Return the law of the last survivors, with that of the others, where releases are certain."""
+    reached, never = np.zeros(len(released)), np.full(len(released), -np.inf)
+    for phase, kept in zip(phases[:-1], before, strict=True):
+        first = released[:, : phase.remembered + phase.coordinates]
+        reached = reached + _certain(phase, first).get(kept, never)
+    return {kept: reached + values for kept, values in _certain(phases[-1], released).items()}
 
 
 def _ranked(phase: Phase, released: FloatArray) -> Iterator[tuple[BoolArray, Survivors, float]]:
@@ -140,20 +199,36 @@ def _half_lines(
     """One coordinate w orders the arms in one way if positive, in another if negative."""
     law: dict[Survivors, FloatArray] = {}
     for sign in (1.0, -1.0):
-        _add(law, phase, np.array([sign]), noise.log_cdf(sign * statistic[:, 0]))
+        reached = noise.log_cdf(sign * statistic[:, 0])
+        _add(law, _along([phase], [], _far([phase], np.array([sign]))), reached)
     return law
 
 
+def _one_in_sectors(
+    phase: Phase,
+    noise: Laplace | Gaussian,  # noqa: ARG001
+    statistic: FloatArray,
+) -> dict[Survivors, FloatArray]:
+    return _sectors([phase], [], statistic)
+
+
 def _sectors(
-    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
+    phases: Sequence[Phase], before: Sequence[Survivors], statistic: FloatArray
 ) -> dict[Survivors, FloatArray]:
     """Two coordinates order the arms by their direction: constant between critical directions.
 
-    Quarter turns leave the law of the noise alone; so each sector is turned to lie around the
-    first axis, within 45 degrees of it.
+    In units of the noise, quarter turns leave its law alone; so each sector is turned to lie around
+    the first axis, within 45 degrees of it. A coordinate that is missing may be anything.
     """
-    rows = phase.decoder
-    gaps = np.array([a - b for a, b in combinations(rows, 2) if np.any(a != b)]).reshape(-1, 2)
+    missing = 2 - statistic.shape[1]
+    scales = np.concatenate([np.full(p.coordinates, _scale(p.noise)) for p in phases])
+    noise = Laplace(1.0) if isinstance(phases[0].noise, Laplace) else Gaussian(1.0, 0.5)
+    statistic = np.pad(statistic / scales, ((0, 0), (0, missing)))
+    gaps = np.zeros((0, 2))
+    for phase in phases:
+        rows = phase.decoder * scales[: phase.decoder.shape[1]]
+        rows = np.pad(rows, ((0, 0), (0, 2 - rows.shape[1])))
+        gaps = np.vstack([gaps, *(a - b for a, b in combinations(rows, 2) if np.any(a != b))])
     critical = np.arctan2(gaps[:, 0], -gaps[:, 1])
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
     angles = np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi)
@@ -161,15 +236,19 @@ def _sectors(
     law: dict[Survivors, FloatArray] = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
         middle = (start + stop) / 2
-        towards = np.array([math.cos(middle), math.sin(middle)])
+        towards = np.array([math.cos(middle), math.sin(middle)])[: scales.size] * scales
         turns = round(middle / (math.pi / 2))
         turned = statistic.copy()
         for _ in range(turns % 4):
             turned = np.column_stack([turned[:, 1], -turned[:, 0]])
         turn = turns * math.pi / 2
         reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
-        _add(law, phase, towards, reached)
+        _add(law, _along(phases, before, _far(phases, towards)), reached)
     return law
+
+
+def _scale(noise: Noise) -> float:
+    return noise.scale if isinstance(noise, Laplace) else noise.standard_deviation
 
 
 def _sector(
@@ -217,22 +296,33 @@ def _rule(
     return (middle + half * _NODES).reshape(rows, -1), log_weights.reshape(rows, -1)
 
 
-def _add(
-    law: dict[Survivors, FloatArray], phase: Phase, towards: FloatArray, reached: FloatArray
-) -> None:
-    """Add the survivors of a direction, which is taken with log probability `reached`.
+def _far(phases: Sequence[Phase], towards: FloatArray) -> FloatArray:
+    """Return a release in a direction, shape (1, coordinates), that is as large as any statistic.
 
-    Twins tie in it, and hardly any others: so far out, rounding is that of the decoder.
+    So far out twins tie, whose rows of the decoder are equal to within rounding, and hardly any
+    other arms.
     """
-    for _, kept, log_chance in _ranked(phase, (1 + phase.reach.max()) * towards[None]):
+    reach = max(float(phase.reach.max(initial=0.0)) for phase in phases)
+    return np.asarray((1 + reach) / np.abs(towards).max() * towards[None])
+
+
+def _add(
+    law: dict[Survivors, FloatArray], chances: dict[Survivors, FloatArray], reached: FloatArray
+) -> None:
+    """Add the survivors of a direction, which is taken with log probability `reached`."""
+    for kept, log_chance in chances.items():
         law[kept] = np.logaddexp(law.get(kept, -np.inf), reached + log_chance)
 
 
-def survival_work(phase: Phase, reward_bound: float) -> float:
-    """Return about how many numbers `log_survival` computes for each row of means."""
+def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = ()) -> float:
+    """Return about how many numbers the law of its survivors takes for each row of means.
+
+    With remembered phases `before` it, that is the joint law.
+    """
     noise, arms, keep = phase.noise, len(phase.active), phase.keep
     sets = math.comb(arms, keep)
-    if keep == arms or not isinstance(noise, Laplace | Gaussian) or phase.coordinates == 1:
+    certain = keep == arms or phase.coordinates == 1
+    if not isinstance(noise, Laplace | Gaussian) or (certain and not before):
         return sets
     reach = reward_bound * float(phase.reach.max(initial=0.0))
     step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
@@ -240,4 +330,5 @@ def survival_work(phase: Phase, reward_bound: float) -> float:
     if phase.decoder_matrix is None:
         values = 1 if arms == 2 else 3 * arms + sets * keep
         return values if arms == 2 else values * len(_NODES) * (length / step + arms)
-    return sets + (arms * (arms - 1) + 4) * len(_NODES) * ((length + reach) / step + 3)
+    gaps = sum(len(p.active) * (len(p.active) - 1) for p in (*before, phase))
+    return sets + (gaps + 4) * len(_NODES) * ((length + reach) / step + 3)

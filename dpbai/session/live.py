@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, planned, remembers
 from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session import file
 from dpbai.session.noise import (
@@ -423,7 +423,10 @@ class Session:
             return State(finished, past, None, (), (), batches)
         arms = [self._arm_of[label] for label in active]
         spent = sum(phase.cost for phase in past)
-        phase = planned(self.policy, len(finished) + 1, arms, spent=spent)
+        known = past if remembers(self.policy) else ()
+        phase = planned(self.policy, len(finished) + 1, arms, spent=spent, past=known)
+        if phase.remembered and phase.remembered != len(_statistics(finished)):
+            raise ValueError("what its phases have released does not fit their plans")
         zeros = (0,) * len(phase.pulled)
         return State(finished, past, phase, tuple(map(Fraction, zeros)), zeros, batches)
 
@@ -453,7 +456,8 @@ class Session:
                 "and with noise that is wider in proportion",
             )
         release = Release.of(phase, state.sums, self.noise, phase.index)
-        released = np.array(release.statistic)[None]
+        before = _statistics(state.finished) if phase.remembered else []
+        released = np.array([[*before, *release.statistic]])
         survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
         low, high = self.reward_range
         names = self.labels
@@ -482,6 +486,11 @@ def _source(name: str) -> ReleaseNoise:
     if name not in SOURCES:
         raise ValueError(f"it was begun with noise from {name}: pass that noise")
     return SOURCES[name]()
+
+
+def _statistics(finished: Sequence[Released]) -> list[float]:
+    """Return all that phases released, oldest first."""
+    return [value for released in finished for value in released.statistic]
 
 
 def _tie_breaker(source: ReleaseNoise, phase: int) -> np.random.Generator:

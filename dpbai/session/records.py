@@ -58,8 +58,8 @@ class Released:
     statistic : tuple of float
         The released statistic, noise included.
     estimates : tuple of float
-        Estimated means of the `active` arms, computed from `statistic` alone, in the units of the
-        rewards (`statistic` is of rewards mapped to [0, 1]).
+        Estimated means of the `active` arms, computed from `statistic` and what phases before it
+        released, in the units of the rewards (`statistic` is of rewards mapped to [0, 1]).
     epsilon, delta : float
         The privacy loss of this release, by the account of what drew the noise.
     remarks : tuple of str
