@@ -319,7 +319,7 @@ def planned(
     spent : int, default 0
         Pulls of the phases before.
     past : tuple of Phase, default ()
-        The phases before, for a policy that remembers (`path_after`).
+        The phases before; read only if the policy remembers.
 
     Raises
     ------
@@ -335,7 +335,7 @@ def planned(
             f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "
             f"planned phase {phase.index} for active {_check.told(phase.active)}"
         )
-    released = sum(before.coordinates for before in past)
+    released = sum(before.coordinates for before in past) if remembers(policy) else 0
     if phase.remembered != released:
         raise ValueError(
             f"policy must plan phase {index} for the {released} coordinates that are remembered, "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpbai._check import FloatArray
-from dpbai.policies import Policy
+from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.pull import History
 from dpbai.privacy.survivors import log_survival
@@ -26,7 +26,7 @@ class PullByPull:
     Parameters
     ----------
     policy : Policy
-        One that `exact_audit` can handle.
+        One that `exact_audit` can handle, and whose phases do not remember earlier releases.
     """
 
     policy: Policy
@@ -51,12 +51,12 @@ class PullByPull:
 
     def _given(self, history: History, choice: int) -> FloatArray:
         weights = np.zeros(self.arms)
-        for weight, arms in self._runs(history, tuple(range(self.arms)), 1, 0):
+        for weight, arms in self._runs(history, tuple(range(self.arms)), ()):
             weights[arms[choice]] += weight
         return np.asarray(weights / weights.sum())
 
     def _runs(
-        self, history: History, active: Sequence[int], index: int, spent: int
+        self, history: History, active: Sequence[int], past: tuple[Phase, ...]
     ) -> Iterator[tuple[float, tuple[int, int]]]:
         """Yield the runs that pull as the history does: probability, next arm, arm recommended.
 
@@ -66,7 +66,8 @@ class PullByPull:
             if all(arm == 0 for arm, _ in history):
                 yield 1.0, (0, active[0])
             return
-        phase = planned(self.policy, index, active, spent=spent)
+        spent = sum(phase.cost for phase in past)
+        phase = planned(self.policy, len(past) + 1, active, spent=spent, past=past)
         order = np.repeat(phase.pulled, phase.pulls).tolist()
         seen = [arm for arm, _ in history[: len(order)]]
         if seen != order[: len(seen)]:
@@ -79,5 +80,5 @@ class PullByPull:
         ends = np.cumsum(phase.pulls)[:-1]
         means = np.array([[part.mean() for part in np.split(np.array(rewards), ends)]])
         for kept, log_probability in log_survival(phase, means).items():
-            for weight, arms in self._runs(rest, kept, index + 1, spent + phase.cost):
+            for weight, arms in self._runs(rest, kept, (*past, phase)):
                 yield math.exp(log_probability[0]) * weight, arms

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned, remembers
+from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session import file
 from dpbai.session.noise import (
@@ -423,8 +423,7 @@ class Session:
             return State(finished, past, None, (), (), batches)
         arms = [self._arm_of[label] for label in active]
         spent = sum(phase.cost for phase in past)
-        known = past if remembers(self.policy) else ()
-        phase = planned(self.policy, len(finished) + 1, arms, spent=spent, past=known)
+        phase = planned(self.policy, len(finished) + 1, arms, spent=spent, past=past)
         if phase.remembered and phase.remembered != len(_statistics(finished)):
             raise ValueError("what its phases have released does not fit their plans")
         zeros = (0,) * len(phase.pulled)
