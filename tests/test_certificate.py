@@ -377,6 +377,11 @@ def test_more_than_one_reward_is_accounted_for_one_kind_of_noise():
         dpbai.certify(mixed, group=2)
 
 
+def test_no_plans_have_no_guarantee():
+    with pytest.raises(ValueError, match="phases must hold at least one plan"):
+        dpbai.certify([])
+
+
 def test_the_least_pulled_arm_is_the_dearest():
     assert PLAN.losses == pytest.approx((1.0, 1.0, 0.5))
     assert dpbai.certificate(OnePhase(PLAN)).epsilon == pytest.approx(1.0)

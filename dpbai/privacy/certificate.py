@@ -236,7 +236,9 @@ def certify(
         If an argument is out of range, or as for `certificate`.
     """
     visited = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
-    last = max((phase.index for phase in visited), default=0)
+    if not visited:
+        raise ValueError("phases must hold at least one plan")
+    last = max(phase.index for phase in visited)
     plans = [[phase for phase in visited if phase.index == p] for p in range(1, last + 1)]
     arms = len({arm for phase in visited for arm in phase.pulled})
     return _certificate(plans, arms, neighbours, group, reward_bound, False, mechanism)
