@@ -23,6 +23,9 @@ IntArray = NDArray[np.int64]
 Kind = TypeVar("Kind")
 Seed = int | np.random.SeedSequence | np.random.Generator
 
+MOST_TRIALS = 10**10
+"""Runs that a machine may finish; more would never end, and are refused at once."""
+
 LARGEST_COUNT = 2**53
 """Counts up to here are exact as floats; a larger budget has no use and would lose pulls."""
 
@@ -72,6 +75,22 @@ def positive(value: Any, name: str) -> float:
     return result
 
 
+def non_negative(value: Any, name: str) -> float:
+    """Return `value` as a `float` of at least 0."""
+    result = number(value, name)
+    if result < 0:
+        raise ValueError(f"{name} must be at least 0, got {result}")
+    return result
+
+
+def trials(value: Any, *, least: int = 1) -> int:
+    """Return a number of runs to simulate."""
+    result = whole(value, "trials", least=least)
+    if result > MOST_TRIALS:
+        raise ValueError(f"trials must be at most {MOST_TRIALS}, got {result}")
+    return result
+
+
 def epsilon(value: Any) -> float:
     """Return the privacy parameter: in [1e-300, 1e300], or infinity, which means no noise.
 
@@ -89,10 +108,7 @@ def epsilon(value: Any) -> float:
 
 def loss(value: Any) -> float:
     """Return a privacy loss to ask a delta for: an `epsilon` of at least 0."""
-    result = number(value, "epsilon")
-    if result < 0:
-        raise ValueError(f"epsilon must be at least 0, got {result}")
-    return result
+    return non_negative(value, "epsilon")
 
 
 def delta(value: Any) -> float:
@@ -205,13 +221,13 @@ def _real(value: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
-def active_set(value: Any, arms: int) -> tuple[int, ...]:
+def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     """Return the active set as sorted, distinct arms in 0..arms-1."""
-    result = arm_list(value, "active")
+    result = arm_list(value, name)
     if not result:
-        raise ValueError("active must hold at least one arm, got none")
+        raise ValueError(f"{name} must hold at least one arm, got none")
     if result[-1] >= arms or not all(map(operator.lt, result, result[1:])):
-        raise ValueError(f"active must be distinct arms of 0..{arms - 1} in increasing order")
+        raise ValueError(f"{name} must be distinct arms of 0..{arms - 1} in increasing order")
     return result
 
 

@@ -165,8 +165,9 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     ValueError
         If `omega` has another length or leaves [0, 0.8].
     """
+    rng = _check.generator(seed)
     if omega is None:
-        values = _check.generator(seed).uniform(0, 0.8, 27)
+        values = rng.uniform(0, 0.8, 27)
     else:
         values = _check.vector(omega, "omega")
         if values.shape != (27,):

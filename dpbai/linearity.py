@@ -78,7 +78,7 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
     ValueError
         If an argument is out of range.
     """
-    arms = _check.active_set(arms, _check.LARGEST_COUNT)
+    arms = _check.active_set(arms, _check.LARGEST_COUNT, "arms")
     pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
     noise: Noise = NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
     return Phase(
@@ -213,6 +213,8 @@ def limits(
 
 
 def _common(first: Phase, second: Phase) -> tuple[int, ...]:
+    _check.kind(first, "first", Phase)
+    _check.kind(second, "second", Phase)
     if first.remembered or second.remembered:
         raise ValueError("first and second must not remember: their estimates would share noise")
     arms = tuple(sorted(set(first.active) & set(second.active)))

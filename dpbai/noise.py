@@ -243,6 +243,7 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     phi(v - u) (R(v - u) - R(v + u)), which neither overflows nor underflows. For small u the
     bracket would cancel: it is the integral of -R'(x) = 1 - x R(x) over [v - u, v + u].
     """
+    epsilon, sigma = _check.loss(epsilon), _check.non_negative(sigma, "sigma")
     if epsilon == math.inf or sigma < _LEAST_RATIO:
         return -math.inf if epsilon == math.inf else 0.0
     sigma = min(sigma, _LARGEST_RATIO)  # with less noise than there is, no less shows

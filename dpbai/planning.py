@@ -129,7 +129,7 @@ def smallest_budget(
     _check.proportion(error, "error")
     _check.proportion(confidence, "confidence")
     largest = _check.whole(largest, "largest")
-    trials = _check.whole(trials, "trials")
+    trials = _check.trials(trials)
     _check.flag(progress, "progress")
     from tqdm import tqdm
 

@@ -47,6 +47,12 @@ class RewardLaw(Protocol):
         """Return E exp(i t X) for real or complex `t`."""
 
 
+def _drawn(pulls: int, size: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Return how many rewards to sum, and how often, checked."""
+    _check.kind(rng, "rng", np.random.Generator)
+    return _check.whole(pulls, "pulls"), _check.whole(size, "size", least=0)
+
+
 def _summed_in_blocks(
     draw: Callable[[tuple[int, int]], FloatArray], pulls: int, size: int
 ) -> FloatArray:
@@ -110,6 +116,7 @@ class Uniform:
         ndarray of shape (size,)
             Sums in [0, 2 mean pulls].
         """
+        pulls, size = _drawn(pulls, size, rng)
         if pulls < _DIRECT_BELOW:
             total = _summed_in_blocks(rng.random, pulls, size)
         else:
@@ -155,6 +162,7 @@ class Bernoulli:
 
     def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw `size` sums of `pulls` rewards, each one binomial variate (see `Uniform.sums`)."""
+        pulls, size = _drawn(pulls, size, rng)
         return rng.binomial(pulls, self.mean, size).astype(np.float64)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
@@ -208,6 +216,7 @@ class Beta:
 
     def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw `size` sums of `pulls` rewards, reward by reward (see `Uniform.sums`)."""
+        pulls, size = _drawn(pulls, size, rng)
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
@@ -271,6 +280,7 @@ class Empirical:
 
     def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw `size` sums of `pulls` rewards, each one multinomial (see `Uniform.sums`)."""
+        pulls, size = _drawn(pulls, size, rng)
         total = np.zeros(size)
         remaining = np.full(size, pulls)
         tails = np.cumsum(self.shares[::-1])[::-1]

@@ -132,10 +132,12 @@ def simulate(
         If `trials` is below 1, policy and instance differ in the number of arms, or a plan is not
         the one asked for or overspends.
     """
-    trials = _check.whole(trials, "trials")
+    trials = _check.trials(trials)
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    if executor is not None:
+        _check.kind(executor, "executor", Executor)
     if trials <= _PART:
         return _simulated(policy, instance, trials, seed)
     sizes = [min(_PART, trials - done) for done in range(0, trials, _PART)]

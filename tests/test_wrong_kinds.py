@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
+import pydoc
+import re
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai.privacy import PullByPull
+from dpbai import linearity, noise, privacy, theory
+from dpbai.designs import scaling
+from dpbai.designs.max_det import basis_coordinates
+from dpbai.policies import schedule
+from dpbai.policies.pull import bernoulli_law, output_law
+from dpbai.privacy import PullByPull, mistakes
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 INSTANCE = dpbai.Instance(X, [0.1, 0.2])
@@ -58,13 +67,15 @@ CALLS = {
     "max_det": (dpbai.max_det, {"vectors": X, "max_subsets": 9}),
     "g_optimal_design": (dpbai.g_optimal_design, {"vectors": X, "tolerance": 1e-6}),
     "simulate": (
-        dpbai.simulate, {"policy": POLICY, "instance": INSTANCE, "trials": 2, "seed": 0},
+        dpbai.simulate,
+        {"policy": POLICY, "instance": INSTANCE, "trials": 2, "seed": 0, "executor": None},
     ),
     "study": (
         dpbai.study,
         {
             "policies": {"DP-BAI": dpbai.DPBAI}, "instance": INSTANCE, "budgets": [60],
-            "epsilons": [1.0], "trials": 2, "seed": 0, "level": 0.9,
+            "epsilons": [1.0], "trials": 2, "seed": 0, "level": 0.9, "executor": None,
+            "progress": False,
         },
     ),
     "exact_error": (
@@ -77,7 +88,10 @@ CALLS = {
     ),
     "certify": (dpbai.certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
     "exact_audit": (dpbai.exact_audit, {"policy": PAIR, "reward_bound": 1.0}),
-    "monte_carlo_audit": (dpbai.monte_carlo_audit, {"policy": PAIR, "trials": 4, "seed": 0}),
+    "monte_carlo_audit": (
+        dpbai.monte_carlo_audit,
+        {"policy": PAIR, "trials": 4, "seed": 0, "delta": 0.1, "level": 0.9, "run": None},
+    ),
     "hardness": (dpbai.hardness, {"instance": INSTANCE, "epsilon": 1.0}),
     "upper_bound": (dpbai.upper_bound, {"policy": POLICY, "instance": INSTANCE}),
     "explicit_upper_bound": (dpbai.explicit_upper_bound, {"policy": POLICY, "instance": INSTANCE}),
@@ -99,14 +113,124 @@ CALLS = {
         {
             "make_policy": lambda budget: dpbai.DPBAI(np.eye(2), budget=budget, epsilon=1.0),
             "instance": dpbai.Instance(np.eye(2), [0.1, 0.5]), "error": 0.2, "largest": 400,
-            "confidence": 0.9, "trials": 10, "seed": 0,
+            "confidence": 0.9, "trials": 10, "seed": 0, "progress": False,
         },
     ),
     "Session.resume": (dpbai.Session.resume, {"path": "none.json"}),
 }  # fmt: skip
+HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
+SCHEDULE = dpbai.Schedule(arms=5, dimension=2, budget=60)
+LAWS = (dpbai.Uniform(0.4), dpbai.Bernoulli(0.4), dpbai.Beta(0.4), dpbai.Empirical([0.1, 0.2]))
+RESULT = dpbai.simulate(POLICY, INSTANCE, trials=10)
+STOPPED = theory.WinStay(arms=2, budget=2, epsilon=1.0)
+LAW = bernoulli_law(STOPPED, [0.4, 0.6])
+SECOND = dpbai.Phase(
+    index=1, active=(0, 1, 2), pulled=(0, 1, 2), pulls=(3, 3, 3), noise=dpbai.Laplace(1.0), keep=1
+)
+BOUND = {"gap": 0.1, "count": 5}
+CALLS |= {
+    "linearity.holdout": (linearity.holdout, {"arms": (0, 1), "pulls": 2, "epsilon": 1.0}),
+    "linearity.limits": (
+        linearity.limits, {"first": PHASE, "second": SECOND, "level": 0.1, "candidates": 3},
+    ),
+    "linearity.misfit": (
+        linearity.misfit,
+        {
+            "first": SECOND, "released": [0.1, 0.2, 0.3], "second": SECOND,
+            "released_again": [0.1, 0.2, 0.3], "level": 0.1, "candidates": 3,
+        },
+    ),
+    "theory.eliminations": (theory.eliminations, {"schedule": SCHEDULE, "rank": 2}),
+    "theory.suboptimal_arm": (theory.suboptimal_arm, {"epsilon": 1.0, **BOUND}),
+    "theory.suboptimal_arm_gauss": (theory.suboptimal_arm_gauss, {"sigma": 1.0, **BOUND}),
+    "theory.first_stage_elimination": (
+        theory.first_stage_elimination, {"epsilon": 1.0, "lam": 2.0, **BOUND},
+    ),
+    "theory.second_stage_elimination": (
+        theory.second_stage_elimination, {"epsilon": 1.0, **BOUND},
+    ),
+    "theory.regime": (
+        theory.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
+    ),
+    "theory.hoeffding": (theory.hoeffding, {"deviation": 1.0, "ranges": [1.0, 2.0]}),
+    "theory.hoeffding_two_sided": (
+        theory.hoeffding_two_sided, {"deviation": 1.0, "ranges": [1.0, 2.0]},
+    ),
+    "theory.SubExponential": (theory.SubExponential, {"tau": 1.0, "b": 1.0}),
+    "theory.SubExponential.laplace": (theory.SubExponential.laplace, {"scale": 1.0}),
+    "theory.SubExponential.combination": (
+        theory.SubExponential.combination,
+        {"coefficients": [1.0], "parts": [theory.SubExponential(1.0, 1.0)]},
+    ),
+    "theory.SubExponential.tail": (theory.SubExponential(1.0, 1.0).tail, {"deviation": 1.0}),
+    "theory.laplace_sum": (theory.laplace_sum, {"coefficients": [1.0], "scale": 1.0}),
+    "theory.lower_bound": (
+        theory.lower_bound, {"instance": INSTANCE, "epsilon": 1.0, "budget": 9},
+    ),
+    "theory.lower_bound_bai": (theory.lower_bound_bai, {"instance": INSTANCE, "budget": 9}),
+    "theory.lower_bound_valid_from": (theory.lower_bound_valid_from, {"arms": 4, "pri": 9.0}),
+    "theory.change_of_measure": (
+        theory.change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
+    ),
+    "theory.sharp_change_of_measure": (
+        theory.sharp_change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
+    ),
+    "theory.case_thresholds": (theory.case_thresholds, {"beta": 0.5, "c": 1.0}),
+    "theory.WinStay": (theory.WinStay, {"arms": 2, "budget": 2, "epsilon": 1.0}),
+    "theory.EarlyStopping": (theory.EarlyStopping, {"policy": STOPPED, "n": 1, "arm": 0}),
+    "theory.log_ratio": (theory.log_ratio, {"law": LAW, "other": LAW}),
+    "pull.output_law": (
+        output_law, {"policy": STOPPED, "table": [[0.1, 0.2]] * 2, "time_indexed": False},
+    ),
+    "pull.bernoulli_law": (bernoulli_law, {"policy": STOPPED, "means": [0.4, 0.6]}),
+    "hard_gammas": (dpbai.instance.hard_gammas, {"arms": 4, "gamma1": 1e-4}),
+    "schedule.dp_bai_collections": (schedule.dp_bai_collections, {"size": 5, "dimension": 2}),
+    "schedule.baseline_collections": (schedule.baseline_collections, {"size": 5, "dimension": 2}),
+    "schedule.pulls_max_det": (schedule.pulls_max_det, {"rank": 2, "size": 5}),
+    "scaling.rank": (scaling.rank, {"vectors": X}),
+    "scaling.span_coordinates": (scaling.span_coordinates, {"vectors": X}),
+    "max_det.basis_coordinates": (basis_coordinates, {"vectors": X}),
+    "noise.gaussian_sigma": (
+        noise.gaussian_sigma, {"epsilon": 1.0, "delta": 0.1, "calibration": "analytic"},
+    ),
+    "noise.gaussian_log_delta": (noise.gaussian_log_delta, {"epsilon": 1.0, "sigma": 1.0}),
+    "Phase.loss": (PHASE.loss, {"reward_bound": 1.0}),
+    "Simulation.interval": (RESULT.interval, {"level": 0.9, "method": "exact"}),
+    "privacy.run_on_table": (
+        privacy.run_on_table,
+        {
+            "policy": PAIR, "table": [[0.1] * 4] * 2, "trials": 2,
+            "rng": np.random.default_rng(0),
+        },
+    ),
+    "privacy.log_survival": (
+        privacy.log_survival, {"phase": PHASE, "means": np.full((1, len(PHASE.pulled)), 0.1)},
+    ),
+    "privacy.PullByPull": (PullByPull, {"policy": PAIR}),
+    "mistakes.engine": (mistakes.engine, {"mistake": "none"}),
+    "mistakes.reused_samples_audit": (
+        mistakes.reused_samples_audit, {"policy": dpbai.DPBAI(np.eye(3), budget=9, epsilon=1)},
+    ),
+    "mistakes.reused_noise_audit": (
+        mistakes.reused_noise_audit, {"policy": dpbai.DPBAI(np.eye(3), budget=9, epsilon=1)},
+    ),
+    "error_bounds": (
+        dpbai.error_bounds,
+        {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-2},
+    ),
+    "session.release": (
+        partial(dpbai.session.release, noise=dpbai.NumpyNoise(0)),
+        {"phase": PAIR.phase(1, (0, 1)), "rewards": [[0.1], [0.2]]},
+    ),
+} | {
+    f"{type(law).__name__}.sums": (
+        partial(law.sums, rng=np.random.default_rng(0)), {"pulls": 2, "size": 2},
+    )
+    for law in LAWS
+}  # fmt: skip
 """What to call, with arguments of which all are right."""
 
-MADE_BY_THE_LIBRARY = {"Design", "MaxDet", "Simulation", "SmallestBudget"}
+MADE_BY_THE_LIBRARY = {"Design", "ErrorBounds", "MaxDet", "Simulation", "SmallestBudget"}
 WITHOUT_ARGUMENTS = {"NoNoise", "OpenDPNoise"}
 NOT_CALLED = {"Policy", "ReleaseWarning", "SessionError"}  # a protocol, and what is raised
 
@@ -142,6 +266,9 @@ WRONG = {
 }
 
 
+RIGHT_FOR_NOTHING = {"an object", "a complex number", "NumPy's seeds of old"}
+
+
 def complaint(call, arguments, name, value):
     """Return what a call says against an argument, or None if it takes it."""
     try:
@@ -165,9 +292,11 @@ def test_an_argument_of_a_wrong_kind_is_an_error_that_names_it(called, tmp_path,
                 said = complaint(call, arguments, name, value)
             except Exception as error:
                 said = f"{type(error).__name__}: {error}"
+            if said is None and kind in RIGHT_FOR_NOTHING:
+                said = "nothing"
             # A wrong entry of `budgets` is told as a wrong budget.
             if said is not None and name.removesuffix("s") not in said:
-                if (name, kind) == ("make_policy", "a function"):
+                if name in ("make_policy", "run") and kind in ("a function", "a class"):
                     continue  # the right kind, and what it raises is its own
                 bad.append((name, kind, said[:150]))
     assert not bad, "\n".join(map(str, bad))
@@ -200,6 +329,45 @@ def test_anything_as_an_argument_is_taken_or_is_an_error_that_names_it(data):
         value = -abs(value)
     said = complaint(call, arguments, name, value)
     assert said is None or name.removesuffix("s") in said
+
+
+HUGE = {"simulate": "trials", "study": "trials", "monte_carlo_audit": "trials",
+        "smallest_budget": "trials", "privacy.run_on_table": "trials"}  # fmt: skip
+
+
+@pytest.mark.parametrize("called", HUGE)
+def test_more_trials_than_any_machine_ends_are_refused_at_once(called):
+    call, arguments = CALLS[called]
+    with pytest.raises(ValueError, match="trials must be at most"):
+        call(**{**arguments, HUGE[called]: 2**53})
+
+
+def test_every_public_function_of_the_reference_is_called_here():
+    """All that book/api.md lists, but figures, protocols and what the library makes."""
+    text = (Path(__file__).parents[1] / "book" / "api.md").read_text(encoding="utf-8")
+    names = set()
+    for name in re.findall(r"^   (dpbai[\w.*]+)$", text, re.M):
+        module = name.removesuffix(".*")
+        if name.startswith("dpbai.figures"):
+            continue
+        if module == name:
+            names.add(name)
+        else:
+            names |= {f"{module}.{entry}" for entry in public(importlib.import_module(module))}
+    functions = {name for name in names if inspect.isfunction(pydoc.locate(name))}
+    called = {getattr(call, "__wrapped__", call) for call, _ in CALLS.values()}
+    called |= {call.func for call, _ in CALLS.values() if isinstance(call, partial)}
+    missing = {name for name in functions if pydoc.locate(name) not in called}
+    assert missing == set()
+
+
+def public(module):
+    """Return the names that a module defines for others."""
+    own = {
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    }  # fmt: skip
+    return getattr(module, "__all__", own)
 
 
 def test_every_public_name_is_called_here():

@@ -65,6 +65,7 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
     coordinates : ndarray of shape (K, r)
         `vectors = coordinates @ vectors[indices]`.
     """
+    vectors = _check.matrix(vectors, "vectors", least_rows=1)
     scaled, rows, _ = balanced(vectors)
     scaled = scaled / np.abs(scaled).max(axis=0)
     indices = pivots(scaled, vectors.shape[1])

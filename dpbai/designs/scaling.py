@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 
 BoolArray = NDArray[np.bool_]
@@ -26,6 +27,7 @@ def rank(vectors: FloatArray) -> int:
     Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
     before the singular values are compared with rounding error.
     """
+    vectors = _check.matrix(vectors, "vectors", least_rows=1)
     return _visible_rank(balanced(vectors)[0]) if vectors.any() else 0
 
 
@@ -101,6 +103,7 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
     ndarray of shape (K, r)
         The same vectors in r coordinates; lengths and angles are unchanged.
     """
+    vectors = _check.matrix(vectors, "vectors", least_rows=1)
     dimension = rank(vectors)
     if dimension == vectors.shape[1]:
         return vectors

@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
+from dpbai import _check
 from dpbai._check import FloatArray
 
 History = tuple[tuple[int, float], ...]
@@ -70,7 +69,9 @@ def output_law(
     ValueError
         If `table` has not one row per arm, a row is too short, or a reward lies outside [0, 1].
     """
-    rows = [np.asarray(row, dtype=np.float64) for row in table]
+    _check.kind(policy, "policy", PullPolicy)
+    _check.flag(time_indexed, "time_indexed")
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
     if len(rows) != policy.arms:
         raise ValueError(f"table must have one row for each of {policy.arms} arms, got {len(rows)}")
     if not all(((row >= 0) & (row <= 1)).all() for row in rows):
@@ -105,8 +106,10 @@ def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, fl
     ValueError
         If `means` are not K numbers in [0, 1].
     """
+    _check.kind(policy, "policy", PullPolicy)
+    means = _check.vector(means, "means").tolist()
     if len(means) != policy.arms or not all(0 <= mean <= 1 for mean in means):
-        raise ValueError(f"means must be {policy.arms} numbers in [0, 1], got {list(means)}")
+        raise ValueError(f"means must be {policy.arms} numbers in [0, 1], got {means}")
     laws = [{1.0: mean, 0.0: 1 - mean} for mean in means]
     return _output_law(policy, lambda history, arm: laws[arm])  # noqa: ARG005
 

@@ -31,18 +31,20 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 def pulls_max_det(rank: int, size: int) -> bool:
     """Return whether a phase pulls a Max-Det collection: d_p < sqrt(s_p), Algorithm 1 line 6."""
-    return rank * rank < size
+    return _check.whole(rank, "rank", least=0) ** 2 < _check.whole(size, "size")
 
 
 def dp_bai_collections(size: int, dimension: int) -> set[int]:
     """Return how many arms a DP-BAI phase may pull, over all ranks that `size` arms can have."""
+    size, dimension = _check.whole(size, "size"), _check.whole(dimension, "dimension")
     ranks = range(1, min(size, dimension) + 1)
     return {rank if pulls_max_det(rank, size) else size for rank in ranks}
 
 
-def baseline_collections(size: int, dimension: int) -> set[int]:  # noqa: ARG001
+def baseline_collections(size: int, dimension: int) -> set[int]:
     """Return how many arms a Baseline phase pulls: always every active arm (Sec. 5)."""
-    return {size}
+    _check.whole(dimension, "dimension")
+    return {_check.whole(size, "size")}
 
 
 @dataclass(frozen=True)

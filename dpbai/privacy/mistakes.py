@@ -20,6 +20,7 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Laplace
 from dpbai.policies import Phase, Policy
+from dpbai.policies.phase import arms_of
 from dpbai.privacy.audit import Audit, check_grid, check_work
 from dpbai.privacy.exact_audit import Transcript
 from dpbai.privacy.monte_carlo_audit import RewardTable, Run
@@ -164,7 +165,7 @@ def _equal(phase: Phase) -> tuple[int, float]:
 
 def _two_phases(policy: Policy) -> tuple[Phase, Phase, TableGrid]:
     """Return both plans, and all tables up to the order of rewards; axes by phase, then arm."""
-    arms = policy.features.shape[0]
+    arms = arms_of(policy)
     first = policy.phase(1, range(arms))
     if first.keep != 2:
         raise ValueError(f"policy must keep 2 arms in phase 1, got {first.keep}")

@@ -100,12 +100,14 @@ def monte_carlo_audit(
     Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
     Ullman and Oprea (2020).
     """
-    if not 0 <= _check.number(delta, "delta") < 1:
+    delta, level = _check.number(delta, "delta"), _check.proportion(level, "level")
+    if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
-    _check.proportion(level, "level")
-    half = _check.whole(trials, "trials", least=2) // 2
+    half = _check.trials(trials, least=2) // 2
     pair = _default_tables(policy) if tables is None else _checked_tables(policy, tables)
-    rng, run = _check.generator(seed), run or run_on_table
+    rng, run = _check.generator(seed), run_on_table if run is None else run
+    if not callable(run):
+        raise TypeError(f"run must be callable, got {_check.told(run)}")
     chosen, tested = (
         [run(policy, table, runs, rng) for table in pair] for runs in (half, trials - half)
     )
@@ -128,8 +130,11 @@ def run_on_table(
     ValueError
         If an arm is pulled more often than its row has rewards.
     """
-    arms = arms_of(policy)
-    rows = [np.asarray(row, dtype=np.float64) for row in table]
+    arms, trials = arms_of(policy), _check.trials(trials)
+    _check.kind(rng, "rng", np.random.Generator)
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
+    if len(rows) != arms:
+        raise ValueError(f"table must have a row for each of {arms} arms, got {len(rows)}")
     none, nothing = (0,) * arms, np.empty((trials, 0))
     reached: list[_Reached] = [((), none, (), nothing)]
     ended: Counter[Transcript] = Counter()

@@ -31,6 +31,9 @@ class PullByPull:
 
     policy: Policy
 
+    def __post_init__(self) -> None:
+        arms_of(self.policy)
+
     @property
     def arms(self) -> int:
         """K, the number of arms."""

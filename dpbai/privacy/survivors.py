@@ -17,6 +17,7 @@ from itertools import combinations
 import numpy as np
 from scipy import special
 
+from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase
@@ -55,11 +56,13 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
     TypeError
         If its noise is of another kind.
     """
+    _check.kind(phase, "phase", Phase)
     if phase.remembered:
         raise ValueError(
             f"phase {phase.index} remembers earlier releases, so that its survivors have no law of "
             "their own: see exact_audit, or use monte_carlo_audit"
         )
+    means = _check.shaped(means, "means", (None, len(phase.pulled)))
     statistic = phase.statistic(means)
     everyone = phase.keep == len(phase.active)
     if everyone or isinstance(phase.noise, NoNoise) or phase.coordinates == 0:

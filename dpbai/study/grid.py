@@ -106,8 +106,11 @@ def study(
         If the grid is empty, any cell's arguments are out of range, or `path` is a file of another
         study; before anything is run.
     """
-    _check.whole(trials, "trials")
+    _check.trials(trials)
     _check.proportion(level, "level")
+    _check.flag(progress, "progress")
+    if executor is not None:
+        _check.kind(executor, "executor", Executor)
     _check.kind(instance, "instance", Instance)
     _check.kind(policies, "policies", Mapping)
     if not all(map(callable, policies.values())):

@@ -90,6 +90,7 @@ class EarlyStopping:
     arm: int
 
     def __post_init__(self) -> None:
+        _check.kind(self.policy, "policy", PullPolicy)
         _check.whole(self.n, "n")
         if _check.whole(self.arm, "arm", least=0) >= self.policy.arms:
             raise ValueError(f"arm must be one of 0..{self.policy.arms - 1}, got {self.arm}")
@@ -120,6 +121,13 @@ class EarlyStopping:
 
 def log_ratio(law: Mapping[Output, float], other: Mapping[Output, float]) -> float:
     """Return the largest log(P(S) / Q(S)) over sets S of outputs: a single output attains it."""
+    law, other = _probabilities(law, "law"), _probabilities(other, "other")
     if any(output not in other for output in law):
         return math.inf
     return max(math.log(probability / other[output]) for output, probability in law.items())
+
+
+def _probabilities(law: Mapping[Output, float], name: str) -> dict[Output, float]:
+    if not _check.kind(law, name, Mapping):
+        raise ValueError(f"{name} must hold at least one output")
+    return {output: _check.positive(value, name) for output, value in law.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpbai import _check
 from dpbai.policies.schedule import Schedule, ceil_div
 
 LEMMA_CONSTANT = 16
@@ -43,6 +44,8 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     holds for every T': while count <= 11 the first term alone exceeds 1, and beyond that the
     quadratic branch of the noise's tail is either small enough or the second term exceeds 1.
     """
+    gap, epsilon = _check.positive(gap, "gap"), _check.epsilon(epsilon)
+    count = _check.whole(count, "count")
     return 2 * math.exp(-(gap**2) * count / LEMMA_CONSTANT) + 2 * math.exp(
         -epsilon * gap * count / LEMMA_CONSTANT
     )
@@ -71,6 +74,8 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
     The paper bounds the noise of one arm by 32 d_Q where its argument gives 64 d_Q. Both arms taken
     together, rewards and noise as one sub-Gaussian difference, give 32 d_Q after all.
     """
+    gap, sigma = _check.positive(gap, "gap"), _check.non_negative(sigma, "sigma")
+    count = _check.whole(count, "count")
     ratio = gap * count / sigma if sigma else math.inf
     return 2 * math.exp(-(gap**2) * count / LEMMA_CONSTANT) + 2 * math.exp(
         -ratio * ratio / LEMMA_CONSTANT
@@ -83,7 +88,7 @@ def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: floa
     2 lambda (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(g_0). It says
     nothing when g_0 = 1, and `convention="printed"` breaks its proof at p = M_1.
     """
-    return lam * suboptimal_arm(gap, epsilon=epsilon, count=count)
+    return _check.non_negative(lam, "lam") * suboptimal_arm(gap, epsilon=epsilon, count=count)
 
 
 def second_stage_elimination(gap: float, *, epsilon: float, count: int) -> float:
@@ -148,6 +153,8 @@ class Elimination:
 
 def eliminations(schedule: Schedule, *, rank: int) -> tuple[Elimination, ...]:
     """Return how each phase can drop the best arm, for features that span `rank` dimensions."""
+    _check.kind(schedule, "schedule", Schedule)
+    rank = _check.whole(rank, "rank")
     return tuple(_elimination(schedule, phase, rank) for phase in range(1, schedule.M + 1))
 
 

@@ -61,8 +61,8 @@ def regime(hard: Hardness, *, dimension: int, budget: int, delta: float) -> Regi
     """
     dimension = _check.whole(dimension, "dimension", least=2)
     budget = _check.whole(budget, "budget")
-    if delta != 0:
-        delta = _check.delta(delta)
+    _check.kind(hard, "hard", Hardness)
+    delta = _check.number(delta, "delta") and _check.delta(delta)
     scale = math.log(dimension)
     laplace = budget / (hard.total * scale)
     if delta == 0:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbai import _check
@@ -23,7 +22,7 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     ----------
     deviation : float
         Positive.
-    ranges : array_like
+    ranges : array_like of shape (n,)
         b_i - a_i, how far apart the bounds of each variable are; finite, at least 0.
 
     Returns
@@ -38,8 +37,8 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     """
     if not _check.number(deviation, "deviation") > 0:
         raise ValueError(f"deviation must be positive, got {deviation}")
-    widths = np.asarray(ranges, dtype=np.float64)
-    if not (np.isfinite(widths) & (widths >= 0)).all():
+    widths = _check.vector(ranges, "ranges")
+    if not (widths >= 0).all():
         raise ValueError("ranges must be finite and at least 0")
     spread = float((widths**2).sum())
     return math.exp(-2 * deviation**2 / spread) if spread else 0.0
@@ -79,6 +78,7 @@ class SubExponential:
     @classmethod
     def laplace(cls, scale: float) -> SubExponential:
         """Return the parameters of Lap(scale) that the proofs use, tau = b = 2 scale."""
+        scale = _check.positive(scale, "scale")
         return cls(2 * scale, 2 * scale)
 
     @classmethod
@@ -89,6 +89,12 @@ class SubExponential:
 
         tau^2 = sum a_i^2 tau_i^2 and b = max abs(a_i) b_i; not all coefficients may be 0.
         """
+        coefficients = _check.vector(coefficients, "coefficients").tolist()
+        parts = [_check.kind(part, "parts", cls) for part in _check.sequence(parts, "parts")]
+        if len(coefficients) != len(parts):
+            raise ValueError(f"parts must be {len(coefficients)}, one for each of coefficients")
+        if not any(coefficients):
+            raise ValueError("coefficients must not all be 0")
         pairs = list(zip(coefficients, parts, strict=True))
         return cls(
             math.sqrt(sum((a * part.tau) ** 2 for a, part in pairs)),
@@ -105,8 +111,7 @@ class SubExponential:
 
         exp(-x^2 / (2 tau^2)) up to `linear_from`, exp(-x / (2 b)) beyond.
         """
-        if not _check.number(deviation, "deviation") >= 0:
-            raise ValueError(f"deviation must be at least 0, got {deviation}")
+        deviation = _check.non_negative(deviation, "deviation")
         if deviation <= self.linear_from:
             return math.exp(-(deviation**2) / (2 * self.tau**2))
         return math.exp(-deviation / (2 * self.b))
@@ -118,5 +123,6 @@ def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
     With n pulls of each arm of a Max-Det collection the scale is 1/(epsilon n), and `coefficients`
     are the coordinates of an arm.
     """
+    coefficients = _check.vector(coefficients, "coefficients").tolist()
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)
