@@ -18,7 +18,6 @@ from dpbai.cli import advice, choices, experiments, pictures, tables
 from dpbai.cli.commands import PHASE_COLUMNS
 from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
 from dpbai.cli.tables import Table
-from dpbai.noise import NoNoise
 from dpbai.policies import Policy
 from dpbai.privacy.plans import reachable, representable
 from dpbai.session import NumpyNoise, ReleaseWarning, Session, SessionError
@@ -46,15 +45,7 @@ def plan(given: argparse.Namespace) -> None:
     first = policy.phase(1, range(arms))
     asked = (f"{quoted(labels[a])} {n}" for a, n in zip(first.pulled, first.pulls, strict=True))
     print(f"Phase 1 pulls: {listed(asked)}")
-    certificate = privacy.certificate(policy)
-    print(
-        f"Guarantee for each one reward: epsilon = {certificate.epsilon:.6g}, "
-        f"delta = {certificate.delta:.6g}"
-    )
-    if isinstance(first.noise, NoNoise):
-        print("There is no noise, and so no privacy.")
-    if not certificate.complete:
-        print("(There are too many active sets to list; this is the largest of those looked at.)")
+    print(privacy.certificate(policy))
     _advise(given, table, len(first.pulled))
     tables.write(phases, given.output)
     if given.gap is not None:
