@@ -26,9 +26,11 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._transforms import InaccurateError
+from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice import LatticeVariable
-from dpbai.exact.quadrature import LogFunction, RoughDensityError, log_integral, settled
+from dpbai.exact.lattice_form import lattice_form
+from dpbai.exact.quadrature import SMALLEST_LOG, LogFunction, RoughDensityError, log_integral
 from dpbai.exact.transforms import NotExactError, Term, mean_term, noise_term
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
@@ -70,9 +72,9 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
         A `ValueError` that says which condition fails. The coordinates' distribution must also be
         smooth, or the form of ``exact.lattice`` hold: where rewards have atoms, they must have
         two values (`Bernoulli`) and Laplace noise, each mean for itself; or the noise is Gaussian;
-        or there are noise and two arms (a single half-plane). With few pulls and little noise, not
-        even uniform rewards are smooth enough, or only for a larger `rtol`; nor are they if Laplace
-        noise is so wide that it hides them.
+        or there are two arms (a single half-plane), and noise or a common lattice. With few pulls
+        and little noise, not even uniform rewards are smooth enough, or only for a larger `rtol`;
+        nor are they if Laplace noise is so wide that it hides them.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -125,13 +127,7 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
 def _outside(phase: Phase, instance: Instance, normals: FloatArray, rtol: float) -> float:
     """Return the probability that a product with one of the normals is negative."""
     if len(normals) == 1:
-        height = [
-            term.times(weight)
-            for weight, row in zip(normals[0].tolist(), phase.release, strict=True)
-            for term in _terms(phase, instance, row)
-            if weight
-        ]
-        return math.exp(settled(Variable(height, rtol).log_below(np.zeros(1))[:, 0], rtol))
+        return _half_plane(phase, instance, normals[0], rtol)
     first, second = (_coordinate(phase, instance, row, rtol) for row in phase.release)
     kinks = [-along / across * second.knots for across, along in normals if across]
     knots = np.concatenate([[0.0], first.knots, *kinks])
@@ -157,6 +153,26 @@ def _outside(phase: Phase, instance: Instance, normals: FloatArray, rtol: float)
         return first.log_bound(x, 0) + outside(x, below, above)
 
     return math.exp(log_integral(log_error, log_bound, first.scan, knots, rtol))
+
+
+def _half_plane(phase: Phase, instance: Instance, normal: FloatArray, rtol: float) -> float:
+    """Return the probability that the product with a normal is negative, or half of a tie."""
+    weights = normal @ phase.release
+    parts = [
+        (weight, instance.laws[arm], pulls)
+        for weight, arm, pulls in zip(weights.tolist(), phase.pulled, phase.pulls, strict=True)
+        if weight
+    ]
+    form = lattice_form(parts, phase.noise, normal[normal != 0])
+    if form is not None:
+        log_error = form.log_below(rtol)
+    else:
+        forms = np.append(weights, normal)[None]
+        half_space = HalfSpaces(independent_terms(phase, instance), forms, rtol)
+        log_error = float(half_space.log_bounds[0])
+        if log_error > SMALLEST_LOG:
+            (log_error,) = half_space.log_probabilities(np.zeros(1, dtype=np.int64)).tolist()
+    return math.exp(log_error) if log_error > SMALLEST_LOG else 0.0
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:

@@ -1,0 +1,185 @@
+r"""The probability that a form on a lattice, plus noise, is negative: at any number of pulls.
+
+A difference D of two-valued sums with a common spacing is an integer, so that the inversion of its
+transform is an integral over one period,
+
+    P(D + N < c) = 1/(2 pi) integral over (-pi, pi) of E exp(z D) sum_k e^(-z k) P(N < c - k) dt,
+
+z = s + it, s < 0. The sum over k is a geometric series for Laplace noise, and for Gaussian noise
+either a few terms or, by Poisson's formula, a few others. Nothing is periodic but D itself, and
+nothing has to be resolved but its width: the cost does not grow with the number of pulls, nor does
+the rounding error. Without noise D can be c, which is a tie: half of its chance counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import optimize, special
+
+from dpbai._check import FloatArray
+from dpbai._transforms import ComplexArray, discrete_log_mgf
+from dpbai.exact.quadrature import RoughDensityError
+from dpbai.exact.transforms import atoms
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.policies.ranking import ROUNDING
+from dpbai.rewards import Bernoulli, Empirical, RewardLaw
+
+_SAME_STEP = 1e-14
+_MOST_TILT = 600.0
+_SPREAD_OUT = 1.0  # steps that a deviation of Gaussian noise is, where Poisson's formula is short
+_PERIODS = np.arange(-4, 5)
+_TERMS = np.arange(-80, 40)
+_LADDER = 100
+
+
+def lattice_form(
+    parts: Sequence[tuple[float, RewardLaw, int]], noise: Noise, noise_weights: FloatArray
+) -> LatticeForm | None:
+    """Return a weighted sum of means of two-valued rewards and noise, if it is on a lattice.
+
+    Parameters
+    ----------
+    parts : sequence of (float, RewardLaw, int)
+        Weight, law and number of the rewards of each mean.
+    noise : Noise
+    noise_weights : ndarray
+        One for each noise, none of them 0.
+
+    Returns
+    -------
+    LatticeForm or None
+        None if rewards have more values, their lattices different spacings, or the noise is neither
+        Gaussian, nor one Laplace variate or two of the same scale, nor none.
+    """
+    sums, offset, steps = [], 0.0, []
+    for weight, law, pulls in parts:
+        if type(law) not in (Bernoulli, Empirical):
+            return None
+        values, shares = atoms(law)
+        if values.size > 2:
+            return None
+        offset += weight * float(values[0])
+        if values.size == 2:
+            steps.append(abs(weight) * float(values[1] - values[0]) / pulls)
+            sums.append((pulls, float(shares[1]), 1 if weight > 0 else -1))
+    sizes = np.abs(noise_weights)
+    even = isinstance(noise, Laplace) and sizes.size <= 2 and not np.ptp(sizes)
+    if not even and not isinstance(noise, Gaussian | NoNoise):
+        return None
+    width = noise.standard_deviation * float(np.linalg.norm(sizes))
+    step = max(steps, default=width)
+    if not step or min(steps, default=step) < step * (1 - _SAME_STEP):
+        return None
+    level = -offset / step
+    if not width and abs(level - round(level)) <= ROUNDING * sum(n for n, *_ in sums):
+        level = round(level)
+    return LatticeForm(sums, level, noise, sizes.size, width / step)
+
+
+class LatticeForm:
+    """An integer D = sum of +-Binomial(n, p), plus noise N, and a level.
+
+    Parameters
+    ----------
+    sums : list of (int, float, int)
+        n, p and sign of each.
+    level : float
+    noise : Noise
+        Its law, but for the scale.
+    noises : int
+        How many of it are added, of the same scale.
+    spread : float
+        Standard deviation of N.
+    """
+
+    def __init__(
+        self,
+        sums: list[tuple[int, float, int]],
+        level: float,
+        noise: Noise,
+        noises: int,
+        spread: float,
+    ) -> None:
+        self.sums, self.noise, self.noises, self.spread = sums, noise, noises, spread
+        self.level = math.floor(level)
+        self.beyond = level - self.level
+        self.deviation = math.sqrt(sum(n * p * (1 - p) for n, p, _ in sums))
+        self.mean = math.fsum(sign * n * p for n, p, sign in sums)
+        self.limit = _MOST_TILT
+        if isinstance(noise, Laplace):
+            self.rate = math.sqrt(2 * noises) / spread
+            self.limit = min(self.rate, self.limit)
+        elif spread and spread <= _SPREAD_OUT:
+            self.limit = min(self.limit, 60 / spread**2)  # within the terms below
+
+    def log_below(self, rtol: float) -> float:
+        """Return log P(D + N < level), and half of a tie, to a relative error of `rtol`."""
+        least_tilt = 1e-3 / (self.deviation + self.spread + 1)
+        span = math.log(least_tilt), math.log(max(self.limit * (1 - 1e-9), 2 * least_tilt))
+
+        def exponent(log_tilt: float) -> float:
+            return float(self._exponents(-np.exp([log_tilt]).astype(complex))[0].real)
+
+        best = optimize.minimize_scalar(exponent, bounds=span, method="bounded")
+        tilt, least, digits = -math.exp(best.x), float(best.fun), 6 - math.log(rtol)
+        # Chernoff bounds say how many integers matter, and the lattice at which angles.
+        others = -np.exp(np.linspace(*span, _LADDER))
+        gaps = others - tilt
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = (self._exponents(others.astype(complex)).real - least + digits) / gaps
+        high = np.where(gaps > 0, ends, np.inf).min()
+        low = np.where(gaps < 0, ends, -np.inf).max()
+        if not math.isfinite(high - low):
+            raise RoughDensityError("an event lies beyond the reach of double precision")
+        count = 2 * math.ceil((high - low) / 2) + 1
+        angles = np.geomspace(min(least_tilt, 1), math.pi, _LADDER)
+        level = self._log_lattice(np.array([tilt + 0j])).real
+        sizes = self._log_lattice(np.asarray(tilt + 1j * angles)).real - level  # falling
+        most = angles[min(int((sizes > -digits).sum()), _LADDER - 1)]
+        nodes = np.arange(min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1)
+        terms = np.exp(self._exponents(tilt + 2j * math.pi / count * nodes) - least)
+        terms[0] /= 2
+        return least + math.log(2 * terms.real.sum() / count)
+
+    def _exponents(self, z: ComplexArray) -> ComplexArray:
+        return np.asarray(self._log_lattice(z) + self._log_noise(z))
+
+    def _log_lattice(self, z: ComplexArray) -> ComplexArray:
+        """Return log E exp(z (D - level))."""
+        total = z * (self.mean - self.level)
+        for pulls, share, sign in self.sums:
+            deviations, shares = np.array([-share, 1 - share]), np.array([1 - share, share])
+            total = total + pulls * discrete_log_mgf(sign * z, deviations, shares)
+        return np.asarray(total)
+
+    def _log_noise(self, z: ComplexArray) -> ComplexArray:
+        """Return the logarithm of the sum over k of e^(z k) P(N < k + beyond)."""
+        sure = -1 / np.expm1(z)
+        if isinstance(self.noise, Laplace):
+            rate, f = self.rate, self.beyond
+            left, right = -np.expm1(-(z + rate)), -np.expm1(z - rate)
+            below, above = np.exp(-z - rate * (1 - f)), np.exp(-rate * f)
+            if self.noises == 1:
+                below, above = below / (2 * left), above / (2 * right)
+            else:
+                below *= (2 - rate * f + rate / left) / (4 * left)
+                above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
+            return np.asarray(np.log(below + sure - above))
+        if not self.spread:
+            return np.asarray(np.log(sure - (0.5 if self.beyond == 0 else 0.0)))
+        if self.spread > _SPREAD_OUT:
+            turned = z[:, None] + 2j * math.pi * _PERIODS
+            exponents = (self.spread * turned) ** 2 / 2 - self.beyond * turned
+            middle = exponents[:, _PERIODS.size // 2]
+            series = (np.exp(exponents - middle[:, None]) / -turned).sum(axis=1)
+            return np.asarray(middle + np.log(series))
+        # The terms and, from the last one on, the geometric series.
+        exponents = np.multiply.outer(z, _TERMS) + special.log_ndtr(
+            (_TERMS + self.beyond) / self.spread
+        )
+        exponents[:, -1] += np.log(sure)
+        largest = exponents.real.max(axis=1)
+        return np.asarray(largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1)))
