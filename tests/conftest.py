@@ -1,7 +1,26 @@
 """Settings that all tests share."""
 
+import pytest
 from hypothesis import settings
+
+from dpbai import cli
 
 # The same examples in each run, and no verdict that depends on the speed of the machine.
 settings.register_profile("dpbai", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("dpbai")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Runs a command in a fresh directory; returns its exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

@@ -41,25 +41,15 @@ def write_rewards(path, rewards, header=("arm", "reward")):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """A fresh directory with a table of arms."""
-    monkeypatch.chdir(tmp_path)
     write_arms(tmp_path / "arms.csv")
     return tmp_path
 
 
 @pytest.fixture
-def call(folder, capsys):  # noqa: ARG001
-    """Runs a command in the fresh directory; returns its exit code, output and errors."""
-
-    def call(*arguments):
-        try:
-            code = cli.main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            code = end.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
+def call(folder, call):  # noqa: ARG001
+    """Runs a command in the directory with the table."""
     return call
 
 

@@ -152,7 +152,7 @@ def test_what_was_not_recorded_or_is_released_cannot_be_undone():
 # A phase that will not get all its rewards.
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_fewer_rewards_cost_no_more_privacy_whatever_their_numbers(data):
     """By the account of OpenDP and by the law of the noise; and no noise is wider than it must."""

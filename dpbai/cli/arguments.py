@@ -11,25 +11,25 @@ Commands = Any  # what argparse's add_subparsers returns
 
 EPILOG = """\
 from two files to a recommendation:
-  dpbai plan arms.csv --budget 400 --epsilon 0.5     what a run would do
+  dpbai plan arms.csv --budget 400 --epsilon 0.5   what a run would do
   dpbai start run.json arms.csv --budget 400 --epsilon 0.5
-  dpbai next run.json                                which arms to pull now
-  dpbai tell run.json rewards.csv                    what the pulls gave
+  dpbai next run.json                              which arms to pull now
+  dpbai tell run.json rewards.csv                  what the pulls gave
   ... next and tell again, until the run is finished ...
   ... if some rewards never come: dpbai end-phase run.json ...
-  dpbai recommend run.json                           the answer and its privacy
+  dpbai recommend run.json                         the answer and its privacy
 
-CSV files start with a line of column names; commas, semicolons or tabs separate:
-  arms.csv     arm,<feature>,<feature>,...   the name of each arm, and its features as numbers
-  rewards.csv  arm,reward                    a line for each pull; rewards lie in [0, 1],
-                                             or in --reward-range of `dpbai start`
-           or  arm,total,count               sums of rewards, and of how many
-  means.csv    arm,mean                      supposed mean rewards, for the commands that simulate
+CSV files start with a line of column names, and may have semicolons or tabs:
+  arms.csv     arm,<feature>,...  a name and features, for each arm
+  rewards.csv  arm,reward         a line for each pull; rewards lie in [0, 1] or
+                                  in the --reward-range of `dpbai start`
+           or  arm,total,count    sums of rewards, and of how many
+  means.csv    arm,mean           supposed mean rewards, to simulate with
 
 exit codes, with one line on stderr unless done:
   0 done
-  2 yours to put right: the call, a file that is missing, no file, not allowed or not as it must
-    be, or a session that is not at that step
+  2 yours to put right: the call, a file that is missing, no file, not allowed
+    or not as it must be, or a session that is not at that step
   1 it failed on the way: a disk that is full, a search without an answer
   130 interrupted
 """

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
+from dpbai._check import FloatArray
 from dpbai.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 from dpbai.policies import Phase
 from dpbai.session import Session
 from dpbai.session.records import Label, Released
+from dpbai.session.shorter import noise_deviations
 
 _REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
+_MOST_ROWS = 40
+_LONGEST = 28  # characters of a label
 
 
 def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -> Picture:
@@ -39,23 +44,30 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     """
     if not session.released:
         raise ValueError("session must have released a phase")
-    rows = {label: row for row, label in enumerate(session.labels)}
-    count = len(session.released)
-    with canvas(
-        1, count, size=(6.6, 1.3 + 0.21 * len(rows)), sharex=True, sharey=True, squeeze=False
-    ) as (
-        figure,
-        ((*panels,),),
+    shown = _shown(session)
+    rows = {label: row for row, label in enumerate(shown)}
+    count, low, high = len(session.released), *session.reward_range
+    size = (6.6, 1.3 + 0.21 * len(rows))
+    # A label is no formula, whatever signs are in it.
+    with (
+        plt.rc_context({"text.parse_math": False}),
+        canvas(1, count, size=size, sharex=True, sharey=True, squeeze=False) as (figure, axes),
     ):
-        for panel, released in zip(panels, session.released, strict=True):
-            active = [rows[label] for label in released.active]
-            _released(panel, released, session.policy.phase(released.phase, active), rows)
+        panels = axes[0]
+        for number, (panel, released) in enumerate(
+            zip(panels, session.released, strict=True), start=1
+        ):
+            deviations = (high - low) * _deviations(session.phases[:number])
+            order = [session.labels[arm] for arm in session.phases[number - 1].active]
+            _draw(panel, released, dict(zip(order, deviations, strict=True)), rows)
             if means is not None:
-                known = [means[label] for label in session.labels]
+                known = [means[label] for label in shown]
                 panel.plot(known, list(rows.values()), "|", color=BLACK, label="known mean")
-        panels[0].set(yticks=list(rows.values()), yticklabels=list(map(str, rows)))
+        panels[0].set_yticks(list(rows.values()), [_short(str(label)) for label in shown])
         panels[0].invert_yaxis()
-        figure.supxlabel("private estimate of the mean reward", fontsize=10)
+        left_out = len(session.labels) - len(shown)
+        more = f" ({left_out} arms that went less far are not shown)" if left_out else ""
+        figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
         entries = {
             label: handle
             for panel in panels
@@ -67,18 +79,43 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     return figure
 
 
-def _released(panel: Axes, released: Released, phase: Phase, rows: Mapping[Label, int]) -> None:
+def _shown(session: Session) -> list[Label]:
+    """Return the arms in their order; of many, those that went furthest, the best of them first."""
+    last = {label: released.phase for released in session.released for label in released.active}
+    estimates = session.estimates
+    furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:_MOST_ROWS]
+    return [label for label in session.labels if label in set(furthest)]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _deviations(phases: Sequence[Phase]) -> FloatArray:
+    """Return the deviation of each estimate of the last phase: of noise and, at most, of rewards.
+
+    A decoder reads the releases of its phase and perhaps of those before, which are on its left.
+    """
+    decoder = phases[-1].decoder
+    variances, end = noise_deviations(phases) ** 2, decoder.shape[1]
+    for phase in reversed(phases):
+        if end:
+            weights = decoder[:, end - phase.coordinates : end] @ phase.release
+            variances += _REWARD_VARIANCE * (weights**2 / np.array(phase.pulls)).sum(axis=1)
+            end -= phase.coordinates
+    return np.sqrt(variances)
+
+
+def _draw(
+    panel: Axes, released: Released, deviations: Mapping[Label, float], rows: Mapping[Label, int]
+) -> None:
     """Draw the estimates of one phase."""
-    # In the order of the plan, which lists arms by number.
-    names = {row: label for label, row in rows.items()}
-    estimate = dict(zip(released.active, released.estimates, strict=True))
-    values = np.array([estimate[names[arm]] for arm in phase.active])
-    weights = phase.decoder @ phase.release
-    sampling = (weights**2 / np.array(phase.pulls)).sum(axis=1) * _REWARD_VARIANCE
-    noise = phase.noise.standard_deviation**2 * (phase.decoder**2).sum(axis=1)
-    deviations = np.sqrt(sampling + noise)
-    arms = np.array(phase.active)
-    kept = np.isin(arms, [rows[label] for label in released.survivors])
+    estimates = dict(zip(released.active, released.estimates, strict=True))
+    arms = [label for label in released.active if label in rows]
+    kept = np.array([label in set(released.survivors) for label in arms], dtype=bool)
+    places = np.array([rows[label] for label in arms])
+    values = np.array([estimates[label] for label in arms])
+    bars = np.array([deviations[label] for label in arms])
     last = len(released.survivors) == 1
     chosen = {"label": "recommended", "marker": "*", "color": ORANGE, "markersize": 11}
     for which, look in (
@@ -87,11 +124,11 @@ def _released(panel: Axes, released: Released, phase: Phase, rows: Mapping[Label
     ):
         panel.errorbar(
             values[which],
-            arms[which],
-            xerr=deviations[which],
+            places[which],
+            xerr=bars[which],
             linestyle="none",
             linewidth=1,
             **look,
         )
-    panel.set_title(f"phase {released.phase}: {len(arms)} to {len(released.survivors)}")
-    panel.xaxis.set_major_locator(MultipleLocator(0.2))
+    panel.set_title(f"phase {released.phase}: {len(estimates)} to {len(released.survivors)}")
+    panel.xaxis.set_major_locator(MaxNLocator(4))

@@ -374,9 +374,8 @@ class Session:
     def _take(self, parts: Sequence[tuple[Any, Sum]], batch: Label | None, undo: bool) -> None:
         sign = -1 if _check.flag(undo, "undo") else 1
         with self._mutex:
-            state = self._with(parts, sign)
-            if batch is not None:
-                state = with_batch(state, batch, undo)
+            state = self._state if batch is None else with_batch(self._state, batch, undo)
+            state = self._with(state, parts, sign)
             self._keep(self._advanced(state))
 
     def _keep(self, state: State) -> None:
@@ -391,9 +390,9 @@ class Session:
         # which the store refuses to replace.
         self._at = state, data
 
-    def _with(self, parts: Sequence[tuple[Any, Sum]], sign: int) -> State:
+    def _with(self, state: State, parts: Sequence[tuple[Any, Sum]], sign: int) -> State:
         """Return the state with more rewards, or without some."""
-        state, phase = self._state, self._state.plan
+        phase = state.plan
         sums, counts = list(state.sums), list(state.counts)
         for label, (total, count) in parts:
             # A label that is unknown is not repeated: it may be a reward in the wrong place.

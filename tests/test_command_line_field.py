@@ -1,0 +1,454 @@
+"""The command line with tables as people have them, and with what goes wrong in the field."""
+
+import csv
+import io
+import json
+import math
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpbai
+from dpbai import cli
+from dpbai.cli import advice, sheets, tables
+
+SETTING = ("--budget", 300, "--epsilon", 1)
+PLAIN = "arm,x,y\na,1,0\nb,0,1\nc,1,1\n"
+
+
+def read(path, *options):
+    given = cli.parser().parse_args(["plan", str(path), "--budget", "9", *options])
+    return tables.read_arms(given)
+
+
+def requests_of(output):
+    return {row["arm"]: int(row["pulls"]) for row in csv.DictReader(io.StringIO(output))}
+
+
+# Tables of arms.
+
+READ = {
+    "semicolons": (b"arm;x;y\na;1;0\nb;0;1\nc;1;1\n", ()),
+    "tabs": (b"arm\tx\ty\na\t1\t0\nb\t0\t1\nc\t1\t1\n", ()),
+    "bars, spaces": (b"arm | x | y\na | 1 | 0\nb | 0 | 1\nc | 1 | 1\n", ()),
+    "decimal commas": (b"arm;x;y\na;1,0;0,00\nb;0;1\nc;1,;1\n", ()),
+    "a comma in quotes": (b'"arm";"x";"y"\n"a";1;0\n"b";0;1\n"c";1;1\n', ()),
+    "UTF-16": (PLAIN.encode("utf-16"), ()),
+    "UTF-8 with a mark": (PLAIN.encode("utf-8-sig"), ()),
+    "capitals": (b"Arm,x,y\na,1,0\nb,0,1\nc,1,1\n", ()),
+    "another name": (b"Variant,x,y\na,1,0\nb,0,1\nc,1,1\n", ("--arm-column", "variant")),
+    "an id first": (b"id,arm,x,y\n7,a,1,0\n8,b,0,1\n9,c,1,1\n", ("--features", "x", "y")),
+    "the index of pandas": (b",arm,x,y\n0,a,1,0\n1,b,0,1\n2,c,1,1\n", ("--features", "x", "y")),
+    "words beside": (b"arm,note,x,y\na,p,1,0\nb,q,0,1\nc,r,1,1\n", ("--features", "x", "y")),
+    "another order": (b"y,arm,x\n0,a,1\n1,b,0\n1,c,1\n", ("--features", "x", "y")),
+    "truth": (b"arm,x,y\na,True,FALSE\nb,false,true\nc,1,TRUE\n", ()),
+}
+
+
+@pytest.mark.parametrize(("data", "options"), READ.values(), ids=READ)
+def test_a_table_is_read_as_the_plain_one(data, options, tmp_path):
+    (tmp_path / "arms.csv").write_bytes(data)
+    labels, features, columns = read(tmp_path / "arms.csv", *options)
+    assert labels == ("a", "b", "c")
+    assert features.tolist() == [[1, 0], [0, 1], [1, 1]]
+    assert columns == ("x", "y")
+
+
+ANSWERED = {
+    "another name": (b"Variant;x\na;1\nb;2\n", "there are: Variant, x; name", "--arm-column"),
+    "words": (b"arm,hue,x\na,red,1\nb,blue,2\n", "hue of arm 'a' must be a number, got 'red'",
+              "--categorical hue makes indicators"),
+    "a gap": (b"arm,x\na,1\nb,\n", "line 3: x of arm 'b' must be a number, and is missing",
+              "the line can be left out"),
+    "NA": (b"arm,x\na,NA\nb,1\n", "line 2: x of arm 'a'", "is missing"),
+    "a decimal comma": (b'arm,x\na,"1,5"\nb,1\n', "x of arm 'a' must be a number, got '1,5'", ""),
+    "a workbook": (b"PK\x03\x04\x00", "a workbook of a spreadsheet program", "as CSV (UTF-8)"),
+    "an old workbook": (b"\xd0\xcf\x11\xe0\x00", "a workbook of a spreadsheet", "as CSV (UTF-8)"),
+    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "not text in UTF-8 or UTF-16", "save it"),
+    "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "not text in UTF-8", "save it"),
+    "one arm twice": ("arm,x\ncaf\u00e9,1\ncafe\u0301,2\n".encode(), "is in line 2 already", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "found", "way"), ANSWERED.values(), ids=ANSWERED)
+def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_do(
+    data, found, way, call, tmp_path
+):
+    (tmp_path / "arms.csv").write_bytes(data)
+    code, _, err = call("plan", "arms.csv", *SETTING)
+    assert (code, err.count("\n")) == (2, 1)
+    assert found in err
+    assert way in err
+
+
+def test_a_name_of_a_column_that_is_not_there_is_told_with_those_that_are(call, tmp_path):
+    (tmp_path / "arms.csv").write_text(PLAIN)
+    for option in ("--features", "--categorical", "--arm-column"):
+        code, _, err = call("plan", "arms.csv", *SETTING, option, "hue")
+        assert code == 2
+        assert "there is no column hue; there are: arm, x, y" in err
+        assert option in err
+
+
+def test_a_column_of_words_becomes_indicators_as_pandas_makes_them(tmp_path):
+    frame = pd.DataFrame(
+        {"arm": list("abcdef"), "hue": ["red", "blue", "red", "tan", "tan", "blue"],
+         "x": [0.5, 1, 2, 3, 5, 8], "size": ["S", "L", "S", "L", "S", "L"]}
+    )  # fmt: skip
+    frame.to_csv(tmp_path / "arms.csv", index=False)
+    _, features, columns = read(tmp_path / "arms.csv", "--categorical", "hue", "size")
+    expected = pd.get_dummies(frame, columns=["hue"], prefix_sep="=")
+    assert columns == ("hue=blue", "hue=red", "hue=tan", "x", "size=S")
+    assert features[:, :3].tolist() == expected[list(columns[:3])].to_numpy(float).tolist()
+    assert np.linalg.matrix_rank(features) == features.shape[1]
+    # All indicators of a column add up to a constant already.
+    _, again, _ = read(tmp_path / "arms.csv", "--categorical", "hue", "size", "--intercept")
+    assert np.array_equal(again, features)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_with_an_intercept_a_constant_is_among_the_combinations_at_the_cost_of_one_column(
+    data, tmp_path_factory
+):
+    arms = data.draw(st.integers(2, 6))
+    rows = st.lists(st.integers(-3, 3), min_size=arms, max_size=arms)
+    features = np.array(data.draw(st.lists(rows, min_size=1, max_size=3))).T
+    folder = tmp_path_factory.mktemp("arms")
+    frame = pd.DataFrame(features).add_prefix("x").rename_axis("arm")
+    frame.to_csv(folder / "arms.csv")
+    _, found, columns = read(folder / "arms.csv", "--intercept")
+    ones = np.linalg.lstsq(found, np.ones(arms), rcond=None)[0]
+    assert found @ ones == pytest.approx(np.ones(arms))
+    added = np.linalg.matrix_rank(np.c_[features, np.ones(arms)]) - np.linalg.matrix_rank(features)
+    assert found.shape[1] == features.shape[1] + added
+    assert (columns[0] == tables.CONSTANT) == bool(added)
+
+
+# Advice.
+
+
+def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_path):
+    """Forty offers, mean 0.6 less 0.006 a price, plus 0.008 a discount: none of 0 against many."""
+    rng = np.random.default_rng(1)
+    offers = pd.DataFrame({"price": rng.integers(10, 60, 40), "discount": rng.integers(0, 30, 40)})
+    means = 0.6 - 0.006 * offers["price"] + 0.008 * offers["discount"]
+    offers.rename_axis("arm").to_csv(tmp_path / "arms.csv")
+    means.rename("mean").rename_axis("arm").to_csv(tmp_path / "means.csv")
+    setting = ("--budget", 2000, "--epsilon", 1)
+    found = {}
+    for more in ((), ("--intercept",)):
+        _, out, _ = call("plan", "arms.csv", *setting, *more)
+        assert ("no combination of the features is constant" in out) == (not more)
+        assert ("--intercept adds a constant" in " ".join(out.split())) == (not more)
+        arguments = ("--means", "means.csv", "--trials", 300, *more, "-o", "counts.csv")
+        assert call("simulate", "arms.csv", *setting, *arguments)[0] == 0
+        counts = pd.read_csv(tmp_path / "counts.csv")
+        found[more] = counts.loc[counts["mean"].idxmax(), "recommended"] / 300
+    assert found[()] < 0.05
+    assert found["--intercept",] > 0.25
+    code, out, _ = call("start", "run.json", "arms.csv", *setting)
+    assert code == 0
+    assert "--intercept adds a constant" in " ".join(out.split())
+    assert "constant" not in call("plan", "arms.csv", *setting, "--policy", "baseline")[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "pulled", "said"),
+    [
+        ({"x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]}, 3, []),
+        ({"x": [1, 1, 0, 0], "y": [0, 0, 1, 1], "z": [2, 2, 1, 1]}, 2, ["column z is a combin"]),
+        ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "two": [2, 2, 2, 2], "y": [4, 2, 5, 2]}, 2,
+         ["each of the columns two, y is a combination"]),
+        ({"one": [1, 1, 1, 1], "id": [17, 3, 12, 5]}, 2, ["column id is taken for a feature"]),
+        ({"one": [1, 1, 1, 1], "Unnamed: 0": [0, 1, 2, 3]}, 2, ["column Unnamed: 0 is taken for"]),
+        ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, 2, ["column row is taken for a feature"]),
+        ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, 2, []),
+        ({"x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]}, 4, ["pulls each of the 4"]),
+        ({"x": [1, 2, 4, 8]}, 1, ["no combination of the features is constant"]),
+    ],
+)  # fmt: skip
+def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, pulled, said):
+    features = np.array(list(columns.values()), dtype=float).T
+    arms = tables.Arms(tuple("abcd"), features, tuple(columns))
+    notes = advice.notes(arms, pulled)
+    assert len(notes) == len(said)
+    for note, part in zip(notes, said, strict=True):
+        assert part in note
+
+
+# Rewards.
+
+
+@pytest.fixture
+def begun(call, tmp_path):
+    """A run over ratings from 1 to 5."""
+    (tmp_path / "arms.csv").write_text('arm,x,y\ncaf\u00e9,1,0\ngreen,0,1\n"re,d",1,1\n')
+    start = ("start", "run.json", "arms.csv", "--budget", 100, "--epsilon", 8)
+    code, _, err = call(*start, "--reward-range", 1, 5)
+    assert (code, err) == (0, "")
+    return tmp_path
+
+
+GOOD = {
+    "extra columns": ("user,arm,at,reward\n7,green,9:00,4\n", ()),
+    "semicolons, a decimal comma": ("arm;reward\ngreen;4,0\n", ()),
+    "capitals": ("Arm,Reward\ngreen,4\n", ()),
+    "other names": (
+        "which,stars\ngreen,4\n",
+        ("--arm-column", "which", "--reward-column", "stars"),
+    ),
+    "another accent": ("arm,reward\ncafe\u0301,4\n", ()),
+    "sums": ("arm,total,count\ngreen,9,3\n", ()),
+    "one of many": ("arm,count,reward,total\ngreen,9,3,1\n", ("--reward-column", "reward")),
+    "truth": ("arm,reward\ngreen,True\n", ()),
+}
+
+
+@pytest.mark.parametrize(("text", "options"), GOOD.values(), ids=GOOD)
+def test_rewards_are_read_by_the_names_of_their_columns(text, options, call, begun):
+    (begun / "rewards.csv").write_text(text)
+    code, out, err = call("tell", "run.json", "rewards.csv", *options)
+    assert (code, err) == (0, "")
+    assert f"Took {3 if 'total,count' in text else 1} reward(s) of 1 arm(s)." in out
+
+
+REFUSED = {
+    "no names": ("green,3.731\n\"re,d\",2\n", "it seems to have no line of names"),
+    "no names, truth": ("green,True\ngreen,False\n", "it seems to have no line of names"),
+    "other names": ("which,stars\ngreen,3.731\n", "there are: which, stars; name the one"),
+    "below the range": ("arm,reward\ngreen,0.731\n", "line 2: reward must lie in [1, 5]"),
+    "above the range": ("arm,reward\ngreen,5.731\n", "line 2: reward must lie in [1, 5]"),
+    "sums": ("arm,total,count\ngreen,15.731,3\n", "total must lie in [1, 5] times count"),
+    "both": ("arm,reward,total,count\ngreen,1.731,2,3\n", "--reward-column says which"),
+    "a near name": ("arm,reward\nGren,3.731\n", "none of the arms; the nearest is green"),
+    "no near name": ("arm,reward\nxyz,3.731\n", "none of the arms\n"),
+    "columns exchanged": ("arm,reward\n3.731,green\n", "none of the arms\n"),
+    "a gap": ("arm,reward\ngreen,\n", "is missing; the line can be left out"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_rewards_are_refused_with_what_to_do_and_never_told(text, said, call, begun):
+    before = (begun / "run.json").read_bytes()
+    (begun / "rewards.csv").write_text(text)
+    code, out, err = call("tell", "run.json", "rewards.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert "731" not in err
+    assert "True" not in err
+    assert (begun / "run.json").read_bytes() == before
+
+
+def test_batches_mistakes_and_drop_outs_from_start_to_report(call, begun):
+    """A batch told twice, a wrong entry, a phase short of rewards; the answer is in stars."""
+    asked = requests_of(call("next", "run.json")[1])
+    rows = [(arm, 5 if arm == "green" else 1) for arm, n in asked.items() for _ in range(n - 2)]
+    pd.DataFrame(rows, columns=["arm", "reward"]).to_csv(begun / "monday.csv", index=False)
+    tell = ("tell", "run.json", "monday.csv", "--batch", "monday")
+    assert call(*tell)[0] == 0
+    code, _, err = call(*tell)
+    assert (code, "'monday' was recorded already, in phase 1" in err) == (2, True)
+    (begun / "wrong.csv").write_text("arm,reward\ngreen,1\n")
+    assert call("tell", "run.json", "wrong.csv")[0] == 0
+    code, out, _ = call("tell", "run.json", "wrong.csv", "--undo")
+    assert (code, "Took back 1 reward(s)" in out) == (0, True)
+    assert "Batches so far: monday" in call("status", "run.json")[1]
+    code, out, err = call("end-phase", "run.json")
+    assert (code, err) == (0, "")
+    assert f"{len(rows)} of {sum(asked.values())} rewards" in out
+    while asked := requests_of(call("next", "run.json")[1]):
+        rows = [(arm, 5 * n if arm == "green" else n, n) for arm, n in asked.items()]
+        frame = pd.DataFrame(rows, columns=["arm", "total", "count"])
+        frame.to_csv(begun / "rest.csv", index=False)
+        assert call("tell", "run.json", "rest.csv")[0] == 0
+    assert call("end-phase", "run.json")[0] == 2
+    code, out, err = call("recommend", "run.json", "-o", "report.csv")
+    assert (code, err) == (0, "")
+    assert "rewards lie in [1, 5]" in " ".join(out.split())
+    assert "phase 1 was ended with" in out
+    report = pd.read_csv(begun / "report.csv").set_index("arm")
+    session = dpbai.Session.resume(begun / "run.json")
+    # Six deviations of the noise of a Laplace law: a false alarm of 2e-4 squared by two arms apart.
+    assert report.loc["green", "estimate"] == pytest.approx(
+        5, abs=10 * report.loc["green", "noise"]
+    )
+    assert report.index[0] == session.recommendation
+    code, out, _ = call("recommend", "run.json", "--json")
+    told = json.loads(out)
+    assert told["recommended"] == session.recommendation
+    assert told["epsilon"] == session.certificate.epsilon
+    assert told["reward_range"] == [1, 5]
+    assert {row["arm"]: row["estimate"] for row in told["estimates"]} == session.estimates
+
+
+def test_json_has_all_that_status_and_next_say(call, begun):
+    (begun / "rewards.csv").write_text("arm,reward\ngreen,4\n")
+    call("tell", "run.json", "rewards.csv", "--batch", "first")
+    asked = json.loads(call("next", "run.json", "--json")[1])
+    assert {row["arm"]: row["pulls"] for row in asked} == requests_of(call("next", "run.json")[1])
+    told = json.loads(call("status", "run.json", "--json", "-o", "status.csv")[1])
+    assert (told["phase"], told["batches"]) == (1, {"first": 1})
+    assert told["missing"] == sum(row["pulls"] for row in asked)
+    table = pd.read_csv(begun / "status.csv")
+    assert [row["arm"] for row in told["arms"]] == list(table["arm"])
+
+
+def test_a_loop_takes_lines_of_json_and_answers_each(call, begun, monkeypatch):
+    asked = requests_of(call("next", "run.json")[1])
+    total = sum(asked.values())
+    arms = [arm for arm, n in asked.items() for _ in range(n)]
+    lines = [
+        '{"arm": "green", "reward": 3, "batch": 1}', '{"arm": "green", "reward": 3, "batch": 1}',
+        '{"arm": "green", "reward": 5.731}', '{"arm": "gren", "reward": 3}', "5.731", "{", "",
+        '{"arm": "green", "reward": 3, "rewards": 5.731}', '{"arm": "green"}',
+    ]  # fmt: skip
+    arms.remove("green")
+    lines += [json.dumps({"arm": arm, "reward": 1}) for arm in arms]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    code, out, err = call("tell", "run.json", "-", "--follow")
+    assert (code, err) == (0, "")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert len(answers) == len([line for line in lines if line])
+    assert answers[0] == {"missing": total - 1}
+    assert all("error" in answer for answer in answers[1:8])
+    assert "the nearest is green" in answers[3]["error"]
+    assert "731" not in out
+    assert [answer["missing"] for answer in answers[8:-1]] == list(range(total - 2, 0, -1))
+    session = dpbai.Session.resume(begun / "run.json")
+    assert answers[-1]["released"] == 1
+    assert answers[-1]["survivors"] == list(session.released[0].survivors)
+    for wrong in (("rewards.csv", "--follow"), ("-", "--follow", "--undo")):
+        assert call("tell", "run.json", *wrong)[0] == 2
+
+
+def test_integer_labels_made_in_python_are_told_from_the_command_line(call, tmp_path):
+    policy = dpbai.DPBAI(np.eye(3), budget=40, epsilon=1.0)
+    session = dpbai.Session(policy, path=tmp_path / "run.json")
+    rows = [(arm, 0.5) for arm, n in session.requests.items() for _ in range(n)]
+    pd.DataFrame(rows, columns=["arm", "reward"]).to_csv(tmp_path / "rewards.csv", index=False)
+    code, _, err = call("tell", "run.json", "rewards.csv")
+    assert (code, err) == (0, "")
+    after = dpbai.Session.resume(tmp_path / "run.json")
+    assert len(after.released) == 1
+    assert after.labels == (0, 1, 2)
+
+
+# The report.
+
+
+def many(tmp_path, arms=200):
+    """A table of many arms with long and awkward names, and the session of a finished run."""
+    rng = np.random.default_rng(0)
+    labels = [f"$x^{{{i}}}_a$, {'very ' * 9}long & 5% \\frac" for i in range(arms)]
+    frame = pd.DataFrame(rng.random((arms, 3)), index=pd.Index(labels, name="arm"))
+    frame.insert(0, "one", 1.0)
+    frame.add_prefix("x").to_csv(tmp_path / "arms.csv")
+    return labels
+
+
+def finish(path):
+    session = dpbai.Session.resume(path)
+    while session.requests:
+        session.record({arm: [0.5] * n for arm, n in session.requests.items()})
+    return session
+
+
+def test_two_hundred_arms_with_long_names_fit_on_a_page(call, tmp_path):
+    many(tmp_path)
+    outputs = []
+    setting = ("--budget", 3000, "--epsilon", 1)
+    for arguments in (
+        ("plan", "arms.csv", *setting),
+        ("start", "run.json", "arms.csv", *setting),
+        ("status", "run.json"),
+    ):
+        code, out, err = call(*arguments)
+        assert (code, err) == (0, "")
+        outputs.append(out)
+    finish(tmp_path / "run.json")
+    outputs.append(call("recommend", "run.json", "-o", "report.csv")[1])
+    for out in outputs:
+        assert len(out.splitlines()) < 60
+        assert max(map(len, out.splitlines()[1:])) <= 88
+    assert "... and 170 more rows" in outputs[-1]
+    assert len(pd.read_csv(tmp_path / "report.csv")) == 200
+
+
+def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
+    """Rewards of phase 1 are higher than those after: the report goes by how far arms came."""
+    many(tmp_path, 20)
+    call("start", "run.json", "arms.csv", "--budget", 3000, "--epsilon", 5)
+    session = dpbai.Session.resume(tmp_path / "run.json")
+    while session.requests:
+        level = 0.9 if not session.released else 0.1
+        session.record({arm: [level] * n for arm, n in session.requests.items()})
+    out = call("recommend", "run.json", "-o", "report.csv")[1]
+    report = pd.read_csv(tmp_path / "report.csv")
+    assert report["estimate"].max() > report["estimate"][0]
+    assert report["arm"][0] == session.recommendation
+    assert list(report["state"]) == ["recommended"] + [
+        f"out in phase {phase}" for phase in report["phase"][1:]
+    ]
+    assert report["phase"].is_monotonic_decreasing
+    assert "Compare within a phase only" in out
+    deviations = [session.deviations[arm] for arm in report["arm"]]
+    assert list(report["noise"]) == pytest.approx(deviations)
+
+
+def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(call, tmp_path):
+    labels = many(tmp_path, 12)
+    means = np.linspace(0.2, 0.8, 12)
+    frame = pd.DataFrame({"arm": labels, "mean": means})
+    frame.to_csv(tmp_path / "means.csv", index=False)
+    call("start", "run.json", "arms.csv", "--budget", 3000, "--epsilon", 1)
+    finish(tmp_path / "run.json")
+    study = ("study", "arms.csv", "--means", "means.csv", "--budgets", 300, "--epsilons", 1,
+             "--trials", 20)  # fmt: skip
+    for command in (("recommend", "run.json"), study):
+        drawn = set()
+        for name in ("one.svg", "two.svg"):
+            code, _, err = call(*command, "--figure", name)
+            assert (code, err) == (0, "")
+            drawn.add((tmp_path / name).read_bytes())
+        assert len(drawn) == 1
+    code, _, err = call("recommend", "run.json", "--figure", "run.gif")
+    assert (code, "must end in" in err) == (2, True)
+
+
+def test_help_is_readable_at_80_columns(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = ["plan", "start", "next", "tell", "end-phase", "status", "recommend"]
+    for arguments in ([], *([command] for command in commands)):
+        out = call(*arguments, "--help")[1]
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("a", "a"), ("a, b", '"a, b"'), ('a "b"', r'"a \"b\""'), ("a\nb", "a b"),
+     ("x" * 40, "x" * 27 + "..."), (7, "7"), ("", '""'), ("a;b", '"a;b"')],
+)  # fmt: skip
+def test_a_name_in_a_list_is_seen_as_one(name, told):
+    assert sheets.quoted(name) == told
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=40), min_size=1, max_size=40))
+def test_a_list_is_one_line_and_counts_what_it_leaves_out(names):
+    told = sheets.listed(map(sheets.quoted, names))
+    kept, _, more = told.partition(" and ")
+    assert len(kept) <= max(sheets._WIDTH, len(sheets.quoted(names[0])))
+    assert len(kept.split(", ")) + int(more.split()[0] if more else 0) == len(names)
+
+
+def test_versions_and_infinite_losses_can_be_told(call, tmp_path):
+    assert call("--version") == (0, f"dpbai {dpbai.__version__}\n", "")
+    (tmp_path / "arms.csv").write_text(PLAIN)
+    call("start", "run.json", "arms.csv", "--budget", 60, "--policy", "od-linbai")
+    finish(tmp_path / "run.json")
+    told = json.loads(call("recommend", "run.json", "--json")[1])
+    assert math.isinf(float(next(iter(told["epsilon"].values()))))
