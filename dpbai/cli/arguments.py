@@ -20,7 +20,7 @@ from two files to a recommendation:
   dpbai recommend run.json                         the answer and its privacy
 
 CSV files start with a line of column names, and may have semicolons or tabs:
-  arms.csv     arm,<feature>,...  a name and features, for each arm
+  arms.csv     arm,<feature>,<feature>,...  a line for each arm
   rewards.csv  arm,reward         a line for each pull; rewards lie in [0, 1] or
                                   in the --reward-range of `dpbai start`
            or  arm,total,count    sums of rewards, and of how many
