@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,7 +24,7 @@ from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
 from dpbai.privacy.audit import Audit, check_grid, check_work
 from dpbai.privacy.exact_audit import Transcript
-from dpbai.privacy.monte_carlo_audit import RewardTable, Run
+from dpbai.privacy.monte_carlo_audit import RewardTable, Run, run_on_table
 from dpbai.privacy.survivors import Survivors, log_survival, survival_work
 from dpbai.privacy.tables import TableGrid
 
@@ -49,33 +50,20 @@ def engine(mistake: str) -> Run:
     def run(
         policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
     ) -> Counter[Transcript]:
-        arms = policy.features.shape[0]
-        before = rng.laplace(size=(trials, arms))
-        waiting: list[tuple[Transcript, IntArray, int]] = [((), np.arange(trials), 0)]
-        ended: Counter[Transcript] = Counter()
-        while waiting:
-            past, trial, start = waiting.pop()
-            active = past[-1] if past else tuple(range(arms))
-            if len(active) == 1:
-                ended[past] = len(trial)
-                continue
-            phase = policy.phase(len(past) + 1, active)
+        kept = rng.laplace(size=(trials, arms_of(policy)))
+
+        def release(phase: Phase, read: Sequence[FloatArray], trials: IntArray) -> FloatArray:
             pulls, scale = _equal(phase)
-            stop = start + pulls
-            if mistake == "reused samples":
-                start, scale = 0, scale * pulls / stop
-            noise = rng.laplace(size=(len(trial), len(active)))
+            used = len(read[0]) if mistake == "reused samples" else pulls
+            noise = rng.laplace(size=(len(trials), len(phase.active)))
             if mistake == "shared noise":
                 noise[:] = noise[:, :1]
             elif mistake == "reused noise":
-                noise = before[trial][:, list(active)]
-            means = np.array([np.mean(table[arm][start:stop]) for arm in active])
-            survivors = phase.survivors(means + scale * noise, rng)
-            waiting += [
-                ((*past, tuple(kept.tolist())), trial[(survivors == kept).all(axis=1)], stop)
-                for kept in np.unique(survivors, axis=0)
-            ]
-        return ended
+                noise = kept[trials][:, list(phase.active)]
+            means = np.array([rewards[-used:].mean() for rewards in read])
+            return np.asarray(means + scale * pulls / used * noise)
+
+        return run_on_table(policy, table, trials, rng, release=release)
 
     return run
 

@@ -21,9 +21,10 @@ from dpbai.policies.phase import arms_of, path_after, planned
 from dpbai.privacy.exact_audit import Transcript
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
-_Reached = tuple[Transcript, tuple[int, ...], tuple[Phase, ...], FloatArray]
-"""A transcript so far, the pulls of each arm, and what is remembered: the phases and releases."""
+_Reached = tuple[Transcript, tuple[int, ...], tuple[Phase, ...], FloatArray, IntArray]
+"""A transcript so far, pulls of each arm, phases and releases that are remembered, and trials."""
 
+Release = Callable[[Phase, Sequence[FloatArray], IntArray], FloatArray]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
 
 
@@ -121,60 +122,68 @@ def monte_carlo_audit(
 
 
 def run_on_table(
-    policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
+    policy: Policy,
+    table: RewardTable,
+    trials: int,
+    rng: np.random.Generator,
+    *,
+    release: Release | None = None,
 ) -> Counter[Transcript]:
     """Return how often each transcript came of so many runs on a fixed reward table.
+
+    An engine with a mistake (`mistakes`) has a `release` of its own: it is given a phase, all
+    rewards so far of each arm that the phase pulls, its own last, and the numbers of the trials.
 
     Raises
     ------
     ValueError
         If an arm is pulled more often than its row has rewards.
     """
-    arms, trials = arms_of(policy), _check.trials(trials)
+
+    def as_planned(phase: Phase, read: Sequence[FloatArray], trials: IntArray) -> FloatArray:
+        means = [rewards[-n:].mean() for rewards, n in zip(read, phase.pulls, strict=True)]
+        noise = phase.noise.sample(rng, (len(trials), phase.coordinates))
+        return phase.statistic(np.array(means)) + noise
+
+    release = release or as_planned
     _check.kind(rng, "rng", np.random.Generator)
+    arms, trials = arms_of(policy), _check.trials(trials)
     rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
     if len(rows) != arms:
         raise ValueError(f"table must have a row for each of {arms} arms, got {len(rows)}")
-    none, nothing = (0,) * arms, np.empty((trials, 0))
-    reached: list[_Reached] = [((), none, (), nothing)]
+    reached: list[_Reached] = [((), (0,) * arms, (), np.empty((trials, 0)), np.arange(trials))]
     ended: Counter[Transcript] = Counter()
     while reached:
-        transcript, pulled, past, before = reached.pop()
+        transcript, pulled, past, known, trial = reached.pop()
         active = transcript[-1] if transcript else tuple(range(arms))
         if len(active) == 1:
-            ended[transcript] = len(before)
+            ended[transcript] = len(trial)
             continue
         index = len(transcript) + 1
         phase = planned(policy, index, active, spent=sum(pulled), past=past)
-        means, after = _read(phase, rows, pulled)
-        noise = phase.noise.sample(rng, (len(before), phase.coordinates))
-        released = np.hstack([before, phase.statistic(means) + noise])
-        survivors = phase.survivors(released, rng)
+        read, after = _read(phase, rows, pulled)
+        released = np.hstack([known, release(phase, read, trial)])
         path = path_after(policy, past, phase)
-        known = released if path else before
-        sets, where = np.unique(survivors, axis=0, return_inverse=True)
+        sets, where = np.unique(phase.survivors(released, rng), axis=0, return_inverse=True)
         for number, kept in enumerate(sets.tolist()):
-            trial = where.ravel() == number
-            reached.append(((*transcript, tuple(kept)), after, path, known[trial]))
+            here = where.ravel() == number
+            next_known = released[here] if path else known[here]
+            reached.append(((*transcript, tuple(kept)), after, path, next_known, trial[here]))
     return ended
 
 
 def _read(
     phase: Phase, rows: list[FloatArray], pulled: tuple[int, ...]
-) -> tuple[FloatArray, tuple[int, ...]]:
-    """Return the means of the next rewards of each pulled arm, and the pulls of all arms after."""
+) -> tuple[list[FloatArray], tuple[int, ...]]:
+    """Return all rewards so far of each arm that a phase pulls, and the pulls of all arms after."""
     after = list(pulled)
-    means = np.empty(len(phase.pulled))
-    for column, (arm, pulls) in enumerate(zip(phase.pulled, phase.pulls, strict=True)):
-        rewards = rows[arm][pulled[arm] : pulled[arm] + pulls]
-        if len(rewards) < pulls:
-            raise ValueError(
-                f"tables must have at least {pulled[arm] + pulls} rewards of arm {arm}, "
-                f"got {len(rows[arm])}"
-            )
-        means[column] = rewards.mean()
+    for arm, pulls in zip(phase.pulled, phase.pulls, strict=True):
         after[arm] += pulls
-    return means, tuple(after)
+        if len(rows[arm]) < after[arm]:
+            raise ValueError(
+                f"tables must have at least {after[arm]} rewards of arm {arm}, got {len(rows[arm])}"
+            )
+    return [rows[arm][: after[arm]] for arm in phase.pulled], tuple(after)
 
 
 def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
