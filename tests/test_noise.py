@@ -124,6 +124,8 @@ def test_gaussian_delta_is_the_mass_beyond_the_loss():
 def test_no_noise_hides_nothing():
     assert NoNoise().loss([1e-300]) == math.inf
     assert NoNoise().loss([0.0, 0.0]) == 0
+    assert NoNoise().delta_at(3.0, [1e-300]) == 1
+    assert NoNoise().delta_at(3.0, [0.0, 0.0]) == 0
     assert not NoNoise().sample(np.random.default_rng(0), (3, 2)).any()
     assert NoNoise().standard_deviation == 0
 

@@ -423,6 +423,22 @@ def forge(path, edit):
     path.write_bytes(store._encoded(content))
 
 
+def test_a_noise_scale_may_differ_in_its_last_bits_as_between_machines(tmp_path):
+    path = tmp_path / "session.json"
+    with pytest.warns(dpbai.ReleaseWarning):
+        begun = Session(
+            dpbai.DPOD(FEATURES, budget=100, epsilon=1.0), noise=NumpyNoise(), path=path
+        )
+    scale = begun.phase.noise.scale
+    for factor, same in ((1 + 1e-13, True), (1 + 1e-6, False)):
+        forge(path, lambda content: content["current"]["noise"].update(scale=scale * factor))  # noqa: B023
+        if same:
+            assert Session.resume(path).phase.noise.scale == scale
+        else:
+            with pytest.raises(SessionError, match="begun with another plan"):
+                Session.resume(path)
+
+
 @pytest.mark.parametrize(
     "edit",
     [

@@ -43,6 +43,12 @@ def test_two_sided_hoeffding_bounds_both_tails_and_needs_its_factor_two():
     assert not _hoeffding_holds(hoeffding, two_sided=True)
 
 
+@pytest.mark.parametrize("deviation", ["1", None, [1.0], 0.0, -1.0, math.nan])
+def test_a_deviation_that_is_no_positive_number_is_named(deviation):
+    with pytest.raises((TypeError, ValueError), match="^deviation must"):
+        hoeffding(deviation, [1.0])
+
+
 def test_hoeffding_depends_on_the_ranges_not_on_how_many_they_are():
     assert hoeffding(1.5, [1, 2, 3]) == pytest.approx(math.exp(-2 * 1.5**2 / 14))
     assert hoeffding(1.5, [0, 0]) == 0

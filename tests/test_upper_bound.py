@@ -269,11 +269,12 @@ def test_the_crossovers_separate_the_regimes():
     L = math.log(1.25 / 1e-6)
     assert second == pytest.approx(L * hard.pri**2 * math.log(2) / hard.total)
     assert first == pytest.approx(L * hard.pri**2 * math.log(2) / hard.bai)
-    rows = [
-        regime(hard, dimension=2, budget=T, delta=1e-6).row
+    found = [
+        regime(hard, dimension=2, budget=T, delta=1e-6)
         for T in (math.floor(second), math.ceil(second), math.floor(first), math.ceil(first))
     ]
-    assert rows == [3, 2, 2, 1]
+    assert [regime.row for regime in found] == [3, 2, 2, 1]
+    assert {regime.crossovers for regime in found} == {(second, first)}
 
 
 def test_at_delta_zero_only_dp_bai_remains():
