@@ -4,8 +4,8 @@
 the same generator, in blocks that stay in the cache, and does nothing with them. With 199 pulls of
 an arm rewards are drawn one by one, with 4999 by their bits; Bernoulli rewards need one binomial.
 OD-LinBAI with Bernoulli rewards is the hardest: its floor is two binomials a trial and no noise, to
-compute and compare thirty estimates would cost about as much, and to plan takes a tenth of it. Where
-two coordinates are released only a few arms can win, so the target is lower there.
+compute and compare thirty estimates would cost about as much, and to plan takes a tenth of it.
+Where two coordinates are released only a few arms can win, so the target is lower there.
 """
 
 from functools import partial
