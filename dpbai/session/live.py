@@ -51,7 +51,7 @@ from dpbai.session.records import (
 )
 from dpbai.session.rewards import Sum, array_sum, checked_range, stated_sum
 from dpbai.session.shorter import noise_deviations, shortened
-from dpbai.session.single import Release
+from dpbai.session.single import noisy_release
 from dpbai.session.store import Store, StoreError
 
 SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
@@ -453,23 +453,20 @@ class Session:
                 f"phase {phase.index} was ended with {phase.cost} of {state.plan.cost} rewards, "
                 "and with noise that is wider in proportion",
             )
-        release = Release.of(phase, state.sums, self.noise, phase.index)
+        release = noisy_release(phase, state.sums, self.noise, phase.index)
         before = _statistics(state.finished) if phase.remembered else []
         released = np.array([[*before, *release.statistic]])
         survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
         low, high = self.reward_range
         names = self.labels
         return Released(
+            **{**vars(release), "remarks": release.remarks + remarks},
             phase=phase.index,
             active=tuple(names[arm] for arm in phase.active),
             pulled=tuple(names[arm] for arm in phase.pulled),
             pulls=phase.pulls,
-            statistic=release.statistic,
             estimates=tuple((low + (high - low) * phase.estimates(released)[0]).tolist()),
             survivors=tuple(names[arm] for arm in survivors[0].tolist()),
-            epsilon=release.epsilon,
-            delta=release.delta,
-            remarks=release.remarks + remarks,
         )
 
     def _content(self, state: State) -> Mapping[str, Any]:

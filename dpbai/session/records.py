@@ -42,8 +42,28 @@ def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
 
 
 @dataclass(frozen=True)
-class Released:
-    """What one finished phase released: all of it may be published.
+class Release:
+    """What one phase released: all of it may be published.
+
+    Attributes
+    ----------
+    statistic : tuple of float
+        The released statistic, noise included.
+    epsilon, delta : float
+        The privacy loss of this release, by the account of what drew the noise.
+    remarks : tuple of str
+        What speaks against what drew the noise.
+    """
+
+    statistic: tuple[float, ...]
+    epsilon: float
+    delta: float
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Released(Release):
+    """What one finished phase of a session released, and what followed from it.
 
     Attributes
     ----------
@@ -55,27 +75,17 @@ class Released:
         Labels of the arms that were pulled.
     pulls : tuple of int
         How often each of them was: as planned, or less if the phase was ended early.
-    statistic : tuple of float
-        The released statistic, noise included.
     estimates : tuple of float
-        Estimated means of the `active` arms, computed from `statistic` and what phases before it
-        released, in the units of the rewards (`statistic` is of rewards mapped to [0, 1]).
-    epsilon, delta : float
-        The privacy loss of this release, by the account of what drew the noise.
-    remarks : tuple of str
-        What speaks against what drew the noise.
+        Estimated means of the `active` arms, computed from what was released, in the units of the
+        rewards (`statistic` is of rewards mapped to [0, 1]).
     """
 
     phase: int
     active: tuple[Label, ...]
     pulled: tuple[Label, ...]
     pulls: tuple[int, ...]
-    statistic: tuple[float, ...]
     estimates: tuple[float, ...]
     survivors: tuple[Label, ...]
-    epsilon: float
-    delta: float
-    remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from numpy.typing import ArrayLike
@@ -13,42 +12,23 @@ from dpbai import _check
 from dpbai.policies import Phase
 from dpbai.privacy.certificate import certify
 from dpbai.session.noise import OpenDPNoise, ReleaseNoise, ReleaseWarning, exact_statistic
+from dpbai.session.records import Release
 from dpbai.session.rewards import array_sum
 
 _OF_NO_SESSION = 0  # sessions count their phases from 1
 
 
-@dataclass(frozen=True)
-class Release:
-    """What one phase released: all of it may be published.
-
-    Attributes
-    ----------
-    statistic : tuple of float
-        The released statistic, noise included.
-    epsilon, delta : float
-        The privacy loss of this release, by the account of what drew the noise.
-    remarks : tuple of str
-        What speaks against what drew the noise.
-    """
-
-    statistic: tuple[float, ...]
-    epsilon: float
-    delta: float
-    remarks: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
-    ) -> Release:
-        """Release exact sums of rewards, with noise for phase `number` of a run."""
-        account = certify([phase], mechanism=source)
-        return cls(
-            statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
-            epsilon=account.epsilon,
-            delta=account.delta,
-            remarks=account.notes,
-        )
+def noisy_release(
+    phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
+) -> Release:
+    """Release exact sums of rewards, with noise for phase `number` of a run."""
+    account = certify([phase], mechanism=source)
+    return Release(
+        statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
+        epsilon=account.epsilon,
+        delta=account.delta,
+        remarks=account.notes,
+    )
 
 
 def release(
@@ -85,4 +65,4 @@ def release(
         )
     for remark in source.remarks:
         warnings.warn(remark, ReleaseWarning, stacklevel=2)
-    return Release.of(phase, [total for total, _ in given], source, _OF_NO_SESSION)
+    return noisy_release(phase, [total for total, _ in given], source, _OF_NO_SESSION)
