@@ -45,7 +45,7 @@ def test_two_sided_hoeffding_bounds_both_tails_and_needs_its_factor_two():
 
 @pytest.mark.parametrize("deviation", ["1", None, [1.0], 0.0, -1.0, math.nan])
 def test_a_deviation_that_is_no_positive_number_is_named(deviation):
-    with pytest.raises((TypeError, ValueError), match="^deviation must"):
+    with pytest.raises((TypeError, ValueError), match=r"^deviation must"):
         hoeffding(deviation, [1.0])
 
 
