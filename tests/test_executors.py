@@ -1,10 +1,10 @@
 """Studies in any executor, with workers that die on the way, and studies that are resumed."""
 
 import json
-import sys
 import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from multiprocessing import get_context
 
 import numpy as np
@@ -14,7 +14,7 @@ from deadly_policy import Deadly
 
 import dpbai
 
-STUDY = sys.modules["dpbai.study.grid"]
+STUDY = import_module("dpbai.study.grid")
 
 INSTANCE = dpbai.synthetic(seed=0)
 GRID = {
@@ -69,7 +69,7 @@ def test_a_process_pool_gives_the_table_of_the_serial_run(serial, pool):
 
 def test_one_long_simulation_is_the_same_in_a_pool(pool, monkeypatch):
     """Three parts, the last of them short."""
-    monkeypatch.setattr(sys.modules["dpbai.simulate"], "_PART", 1000)
+    monkeypatch.setattr(import_module("dpbai.simulate"), "_PART", 1000)
     policy = dpbai.DPBAI(INSTANCE.features, budget=60, epsilon=0.5)
     options = {"trials": 2100, "seed": 5}
     alone = dpbai.simulate(policy, INSTANCE, **options)
@@ -82,7 +82,7 @@ def test_one_long_simulation_is_the_same_in_a_pool(pool, monkeypatch):
 
 def test_parts_of_a_long_simulation_share_no_randomness(monkeypatch):
     """Parts of one trial each would otherwise be all alike."""
-    monkeypatch.setattr(sys.modules["dpbai.simulate"], "_PART", 1)
+    monkeypatch.setattr(import_module("dpbai.simulate"), "_PART", 1)
     policy = dpbai.DPBAI(INSTANCE.features, budget=30, epsilon=0.01)
     result = dpbai.simulate(policy, INSTANCE, trials=50, seed=0)
     assert result.trials == 50

@@ -2,7 +2,7 @@
 
 import io
 import re
-import sys
+from importlib import import_module
 from xml.etree import ElementTree
 
 import ipywidgets as widgets
@@ -17,7 +17,7 @@ import dpbai
 from dpbai import figures
 from dpbai.figures.canvas import SERIES
 
-canvas = sys.modules["dpbai.figures.canvas"]  # the name `figures.canvas` is the function
+canvas = import_module("dpbai.figures.canvas")  # the name `figures.canvas` is the function
 
 POLICIES = {"DP-BAI": dpbai.DPBAI, "OD-LinBAI": dpbai.ODLinBAI}
 

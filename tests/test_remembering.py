@@ -1,9 +1,9 @@
 """Policies that remember: their phases decode all releases so far, in every engine."""
 
 import math
-import sys
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_many_trials_in_parts_and_blocks_are_the_same_trials(monkeypatch):
     instance = dpbai.Instance(FOUR, MEANS, rewards=dpbai.Bernoulli)
     policy = Remembering(FOUR, budget=27, epsilon=2.0)
     whole = dpbai.simulate(policy, instance, trials=30_000, seed=2).recommended
-    monkeypatch.setattr(sys.modules["dpbai.simulate"], "_BLOCK_ENTRIES", 500)
+    monkeypatch.setattr(import_module("dpbai.simulate"), "_BLOCK_ENTRIES", 500)
     parted = dpbai.simulate(policy, instance, trials=30_000, seed=3).recommended
     assert stats.chi2_contingency([whole, parted]).pvalue > FALSE_ALARM
 

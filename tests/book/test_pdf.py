@@ -19,7 +19,7 @@ FIRST = r"""
 <details class="hide"><pre>how to plot</pre></details>
 <div class="dropdown admonition"><p>A solution, <span class="math">\(x^2\)</span>.</p></div>
 </section></section>
-"""
+"""  # noqa: E501
 SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
 <section id="summary"><h2>Summary</h2><label for="box">Box</label><input id="box"></section>
 </section>"""
