@@ -35,6 +35,9 @@ class Instance:
     rewards : callable or sequence, default Uniform
         Either makes the law of an arm from its mean (`Uniform`, `Bernoulli`,
         `functools.partial(Beta, concentration=5)`), or lists the K laws.
+    unique : bool, default True
+        Whether one arm only must be the best. False admits ties: any of the best arms is then a
+        right answer, and what asks for one best arm (exact probabilities, the theory) refuses.
     bounded : bool, default True
         Whether rewards must lie in [0, 1], as the model of the paper and all its privacy statements
         ask. False admits any bounded law and is meant for the paper's own App. DP-OD experiment.
@@ -44,9 +47,9 @@ class Instance:
     laws : tuple of RewardLaw
     means : ndarray of shape (K,)
     best : int
-        The arm with the largest mean.
+        The arm with the largest mean; the first of several.
     gaps : ndarray of shape (K,)
-        Delta_i, the largest mean less the mean of arm i; 0 for the best arm.
+        Delta_i, the largest mean less the mean of arm i; 0 for the best arms.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class Instance:
     theta: FloatArray | None = None
     rewards: Callable[[float], RewardLaw] | Sequence[RewardLaw] = Uniform
     bounded: bool = True
+    unique: bool = True
     laws: tuple[RewardLaw, ...] = field(init=False, repr=False)
     means: FloatArray = field(init=False)
     best: int = field(init=False)
@@ -67,20 +71,22 @@ class Instance:
     def __post_init__(self) -> None:
         features = _check.matrix(self.features, "features", least_rows=2)
         _check.flag(self.bounded, "bounded")
+        _check.flag(self.unique, "unique")
         theta = None if self.theta is None else _theta(self.theta, features.shape[1])
         linear = None if theta is None else features @ theta
         laws = self._laws(linear, features.shape[0])
         means = np.array([law.mean for law in laws])
         if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
             raise ValueError("rewards must have the means features @ theta; leave theta out if not")
-        best = int(np.argmax(means))
-        tied = np.flatnonzero(means >= means[best] - _TIE * abs(means[best])).tolist()
-        if len(tied) > 1:
+        tied = np.flatnonzero(means >= means.max() - _TIE * abs(means.max())).tolist()
+        best = tied[0]
+        if self.unique and len(tied) > 1:
             raise ValueError(
                 f"the best arm must be unique, but arms {tied} share the largest mean by features, "
                 "theta and rewards"
             )
-        gaps = means[best] - means
+        gaps = means.max() - means
+        gaps[tied] = 0
         for array in (means, gaps):
             array.setflags(write=False)
         for name, value in (
@@ -135,6 +141,11 @@ class Instance:
     def dimension(self) -> int:
         """d, the length of the feature vectors."""
         return int(self.features.shape[1])
+
+    @property
+    def ties(self) -> tuple[int, ...]:
+        """The best arms: one, unless `unique` is False."""
+        return tuple(np.flatnonzero(self.gaps == 0).tolist())
 
     @property
     def reward_bound(self) -> float:

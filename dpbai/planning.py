@@ -3,7 +3,7 @@
 What decides is the first plan, and few plans are distinct: budgets that make the same plan stand or
 fall together. Success is not monotone in the budget, because of rounding and of lattices of sums.
 So where `exact_error` knows the error probability, every smaller plan is decided too, many of them
-at a time; elsewhere budgets are simulated until a confidence bound decides them.
+at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import scipy
 
 from dpbai import _check
 from dpbai._check import Seed
-from dpbai.exact import NotExactError, exact_error
+from dpbai.exact import NotExactError, error_bounds, exact_error
 from dpbai.exact.error import cone
 from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, NoNoise
@@ -52,8 +52,8 @@ class SmallestBudget:
         or the policy refuses the budget; 0 if none was found. It is `budget` - 1 where exact
         probabilities decided, and none below does either; it can be less where simulations did.
     confidence : float
-        Probability that these statements hold: 1 if exact probabilities decided, else what was
-        asked for.
+        Probability that these statements hold: 1 if no simulation was needed, else what was asked
+        for.
     """
 
     budget: int
@@ -66,6 +66,7 @@ def smallest_budget(
     instance: Instance,
     *,
     error: float = 0.05,
+    within: float = 0.0,
     largest: int = 10**9,
     confidence: float = 0.99,
     trials: int = 100_000,
@@ -83,6 +84,9 @@ def smallest_budget(
         Where rewards come from.
     error : float, default 0.05
         The target, in (0, 1).
+    within : float, default 0
+        An answer whose mean is at most this much below the best counts as right. Beyond 0,
+        simulations decide, since exact probabilities are those of the best arm.
     largest : int, default 10**9
         Where the search ends.
     confidence : float, default 0.99
@@ -119,14 +123,16 @@ def smallest_budget(
     bounds how far they push towards a right answer. If n + k pulls err too often even when all
     rewards are shifted by that much in favour of the best arm, then so do n, ..., n + k.
 
-    Where probabilities are not exact, budgets below `too_small` are not looked at. Each decision by
-    simulation compares a Clopper-Pearson bound with the target; the k-th of them, repeated looks
-    included, may err with probability (1 - confidence) / (k (k + 1)).
+    Where probabilities are not exact, budgets below `too_small` are not looked at. `error_bounds`
+    decides what it can, with certainty. Each decision by simulation compares a Clopper-Pearson
+    bound with the target; the k-th of them, repeated looks included, may err with probability
+    (1 - confidence) / (k (k + 1)).
     """
     if not callable(make_policy):
         raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
     _check.kind(instance, "instance", Instance)
     _check.proportion(error, "error")
+    within = _check.non_negative(within, "within")
     _check.proportion(confidence, "confidence")
     largest = _check.whole(largest, "largest")
     trials = _check.trials(trials)
@@ -134,7 +140,7 @@ def smallest_budget(
     from tqdm import tqdm
 
     with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
-        judge = _Judge(make_policy, instance, error, 1 - confidence, trials, seed, bar)
+        judge = _Judge(make_policy, instance, error, within, 1 - confidence, trials, seed, bar)
         enough = _enough(judge, largest)
     decisive = {enough}
     if judge.exact(enough) is not None:
@@ -176,12 +182,14 @@ class _Judge:
         make_policy: Callable[[int], Policy],
         instance: Instance,
         target: float,
+        within: float,
         risk: float,
         trials: int,
         seed: Seed,
         bar: Any,  # tqdm's
     ) -> None:
-        self.make_policy, self.instance, self.target = make_policy, instance, target
+        self.make_policy, self.instance = make_policy, instance
+        self.target, self.within = target, within
         self.risk, self.trials, self.seeds = risk, trials, _check.seed_sequence(seed)
         self.looks, self.bar = 0, bar
         self.simulated: set[int] = set()
@@ -200,10 +208,23 @@ class _Judge:
         if plan is None:
             return "too few"
         error = self.exact(budget)
-        if error is None:
+        if error is not None:
+            return "enough" if error <= self.target else "too few"
+        verdict = self._bounded(plan[0])
+        if verdict == "undecided":
             self.simulated.add(budget)
-            return self._simulated(plan[0])
-        return "enough" if error <= self.target else "too few"
+            verdict = self._simulated(plan[0])
+        return verdict
+
+    def _bounded(self, policy: Policy) -> Verdict:
+        """Decide by bounds of the error, if these are known."""
+        try:
+            low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
+        except NotExactError:
+            return "undecided"
+        if high <= self.target:
+            return "enough"  # and more so if other answers are right too
+        return "too few" if low > self.target and not self.within else "undecided"
 
     def _plan(self, budget: int) -> tuple[Policy, Phase] | None:
         """Return the policy and its first plan, or None if it refuses the budget."""
@@ -230,7 +251,7 @@ class _Judge:
     def exact(self, budget: int) -> float | None:
         """Return the exact error probability, computed once for each plan, or None."""
         plan, key = self._plan(budget), self._key(budget)
-        if plan is None:
+        if plan is None or self.within:
             return None
         if key not in self.errors:
             try:
@@ -290,7 +311,7 @@ class _Judge:
             error = exact_error(last[0], favoured, rtol=rtol)
         except NotExactError:
             return False
-        return error * (1 - 2 * rtol) - risk > self.target
+        return bool(error * (1 - 2 * rtol) - risk > self.target)
 
     def _simulated(self, policy: Policy) -> Verdict:
         errors = done = 0
@@ -298,7 +319,8 @@ class _Judge:
             more = min(max(_FIRST_TRIALS, 9 * done), self.trials - done)
             (seed,) = self.seeds.spawn(1)
             result = simulate(policy, self.instance, trials=more, seed=seed)
-            errors, done = errors + more - result.successes, done + more
+            right = round(result.within(self.within) * more)
+            errors, done = errors + more - right, done + more
             self.looks += 1
             risk = self.risk / (self.looks * (self.looks + 1))
             bounds = scipy.stats.binomtest(errors, done).proportion_ci(1 - 2 * risk, method="exact")

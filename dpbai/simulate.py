@@ -29,6 +29,8 @@ from dpbai.policies.phase import arms_of, path_after, planned, remembers
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 
+_ROUNDING = 1e-12  # of a gap that is a tolerance on paper
+
 _PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
@@ -42,8 +44,8 @@ class Simulation:
     ----------
     recommended : ndarray of int, shape (K,)
         How many trials recommended each arm.
-    best : int
-        The arm that is truly the best.
+    gaps : ndarray of shape (K,)
+        By how much the true mean of each arm is below the largest.
     pulls : int
         The largest number of pulls of any trial.
     epsilon, delta : float
@@ -52,7 +54,7 @@ class Simulation:
     """
 
     recommended: IntArray
-    best: int
+    gaps: FloatArray
     pulls: int
     epsilon: float
     delta: float
@@ -64,13 +66,26 @@ class Simulation:
 
     @property
     def successes(self) -> int:
-        """How many trials recommended the best arm."""
-        return int(self.recommended[self.best])
+        """How many trials recommended the best arm, or any of those that share the best mean."""
+        return int(self.recommended[self.gaps == 0].sum())
 
     @property
     def success_rate(self) -> float:
         """Share of trials that recommended the best arm."""
         return self.successes / self.trials
+
+    @property
+    def regret(self) -> float:
+        """Mean loss of the answer: by how much the recommended arm's true mean was below the best.
+
+        Also called simple regret.
+        """
+        return float(self.recommended @ self.gaps) / self.trials
+
+    def within(self, tolerance: float) -> float:
+        """Return the share of trials that recommended an arm at most `tolerance` below the best."""
+        near = self.gaps <= _check.non_negative(tolerance, "tolerance") + _ROUNDING
+        return int(self.recommended[near].sum()) / self.trials
 
     def interval(
         self, level: float = 0.95, *, method: IntervalMethod = "wilson"
@@ -149,7 +164,7 @@ def simulate(
     parts = [part for _, part in in_any_order(calls, executor)]
     return Simulation(
         recommended=np.sum([part.recommended for part in parts], axis=0),
-        best=instance.best,
+        gaps=instance.gaps,
         pulls=max(part.pulls for part in parts),
         epsilon=max(part.epsilon for part in parts),
         delta=max(part.delta for part in parts),
@@ -201,7 +216,7 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
                 path = path_after(policy, group.past, group.phase), active
                 reached.setdefault(path, []).append(released)
                 spent[path] = max(spent.get(path, 0), group.spent)
-    return Simulation(recommended, instance.best, pulls, epsilon, delta)
+    return Simulation(recommended, instance.gaps, pulls, epsilon, delta)
 
 
 def _batches(groups: list[_Group]) -> Iterator[Batch]:

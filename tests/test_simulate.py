@@ -219,7 +219,9 @@ def test_a_wrong_model_is_run_on_the_true_rewards():
 
 def test_intervals_are_wilsons_and_clopper_pearsons():
     def result(successes, trials):
-        return Simulation(np.array([successes, trials - successes]), 0, 1, 1.0, 0.0)
+        return Simulation(
+            np.array([successes, trials - successes]), np.array([0.0, 0.1]), 1, 1.0, 0.0
+        )
 
     n, p, z = 200, 0.35, stats.norm.ppf(0.975)
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -230,3 +232,45 @@ def test_intervals_are_wilsons_and_clopper_pearsons():
     assert stats.binom.cdf(70, n, high) == pytest.approx(0.005)
     assert result(0, n).interval()[0] == pytest.approx(0, abs=1e-15)
     assert result(n, n).interval()[1] == pytest.approx(1)
+
+
+def test_regret_and_tolerance_weigh_each_answer_by_its_gap():
+    """Against sums over the trials, one by one."""
+    means = np.array([0.6, 0.55, 0.5, 0.1])
+    instance = dpbai.Instance(np.eye(4), means, rewards=dpbai.Bernoulli)
+    policy = dpbai.DPBAI(np.eye(4), budget=40, epsilon=1.0)
+    result = dpbai.simulate(policy, instance, trials=500, seed=1)
+    answers = np.repeat(np.arange(4), result.recommended)
+    assert len(set(answers)) == 4
+    assert result.regret == pytest.approx(np.mean([0.6 - means[answer] for answer in answers]))
+    for tolerance, right in (
+        (0.0, [0]),
+        (0.049, [0]),
+        (0.05, [0, 1]),
+        (0.1, [0, 1, 2]),
+        (1, means),
+    ):
+        share = np.mean([answer < len(right) for answer in answers])
+        assert result.within(tolerance) == pytest.approx(share)
+    assert result.within(0) == result.success_rate
+    with pytest.raises(ValueError, match="tolerance"):
+        result.within(-0.1)
+
+
+def test_any_of_several_best_arms_is_a_right_answer_where_ties_are_admitted():
+    """The third arm is beaten for sure; evenly broken ties give each of the others a half."""
+    with pytest.raises(ValueError, match="unique"):
+        dpbai.Instance(np.eye(3), [1, 1, 0], rewards=dpbai.Bernoulli)
+    instance = dpbai.Instance(np.eye(3), [1, 1, 0], rewards=dpbai.Bernoulli, unique=False)
+    assert (instance.best, instance.ties, instance.gaps.tolist()) == (0, (0, 1), [0, 0, 1])
+    policy = dpbai.Baseline(np.eye(3), budget=30, epsilon=math.inf)
+    result = dpbai.simulate(policy, instance, trials=10_000, seed=2)
+    assert (result.success_rate, result.regret, result.within(0.3)) == (1, 0, 1)
+    assert abs(result.recommended[0] - 5000) < 5 * 50  # false alarm 6e-7
+    for ask in (
+        lambda: dpbai.exact_error(policy, instance),
+        lambda: dpbai.error_bounds(policy, instance),
+        lambda: dpbai.hardness(instance, epsilon=1.0),
+    ):
+        with pytest.raises(ValueError, match=r"\[0, 1\]"):
+            ask()

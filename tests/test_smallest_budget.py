@@ -6,6 +6,7 @@ Statistical tests are seeded, and fail by chance with probability below 1e-6 eac
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -184,15 +185,15 @@ def test_more_trials_bring_the_two_budgets_closer():
     assert widths[1] < widths[0] / 2
 
 
-def test_a_simulated_answer_agrees_with_the_sum_over_both_counts():
+def test_without_noise_the_answer_agrees_with_the_sum_over_both_counts():
     means = (0.5, 0.2)
     instance = dpbai.Instance(WIDE.features, rewards=[dpbai.Bernoulli(mean) for mean in means])
 
     def make(budget: int) -> dpbai.Policy:
         return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=math.inf)
 
-    found = dpbai.smallest_budget(make, instance, error=0.02, confidence=1 - 1e-7)
-    assert found.confidence == 1 - 1e-7
+    found = dpbai.smallest_budget(make, instance, error=0.02)
+    assert found == dpbai.SmallestBudget(found.budget, found.budget - 1, 1.0)
     for budget in (found.budget, found.too_small):
         pulls, _ = make(budget).phase(1, (0, 1)).pulls
         first, second = (stats.binom.pmf(np.arange(pulls + 1), pulls, mean) for mean in means)
@@ -237,3 +238,59 @@ def test_a_policy_that_refuses_every_budget_shows_why():
 def test_arguments_out_of_range_are_errors(options, name):
     with pytest.raises(ValueError, match=name):
         dpbai.smallest_budget(dp_bai, WIDE, **options)
+
+
+def test_within_a_tolerance_fewer_pulls_are_enough():
+    """Arms 1 and 2 are as good as the best one within 0.05: only the last arm is wrong."""
+    instance = dpbai.Instance(np.eye(4), [0.45, 0.42, 0.41, 0.05])
+
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.Baseline(np.eye(4), budget=budget, epsilon=1.0)
+
+    found = dpbai.smallest_budget(
+        make, instance, error=0.1, within=0.05, confidence=1 - 1e-7, trials=5000
+    )
+    assert found.confidence == 1 - 1e-7
+    assert dpbai.simulate(make(found.budget), instance, trials=1000).success_rate < 0.8
+    trials = 100_000
+    for budget, side in ((found.budget, "greater"), (found.too_small, "less")):
+        right = dpbai.simulate(make(budget), instance, trials=trials, seed=3).within(0.05)
+        wrong = trials - round(right * trials)
+        assert stats.binomtest(wrong, trials, 0.1, alternative=side).pvalue > 1e-7
+
+
+ONE_SHOT = np.vstack([np.eye(3), np.random.default_rng(0).random((7, 3)) / 4])
+
+
+@dataclass
+class OneShot:
+    """Pulls three basis arms equally often, once for all."""
+
+    budget: int
+    features = ONE_SHOT
+
+    def __post_init__(self):
+        if self.budget < 3:
+            raise ValueError("budget must be at least 3")
+
+    def phase(self, index, active):
+        pulls = self.budget // 3
+        return dpbai.Phase(
+            index=index, active=tuple(active), pulled=(0, 1, 2), pulls=(pulls,) * 3,
+            noise=dpbai.Laplace(2 / pulls), keep=1, decoder_matrix=ONE_SHOT,
+        )  # fmt: skip
+
+
+def test_bounds_decide_without_trials_where_they_can():
+    """Three coordinates and a decoder: no exact probability; far from the target, no simulation."""
+    instance = dpbai.Instance(ONE_SHOT, [0.9, 0.1, 0.1], rewards=dpbai.Bernoulli)
+    make = OneShot
+    with pytest.raises(dpbai.exact.NotExactError):
+        dpbai.exact_error(make(100), instance)
+    found = dpbai.smallest_budget(make, instance, error=0.05, trials=1000)
+    assert dpbai.error_bounds(make(found.budget), instance).low <= 0.05
+    assert dpbai.error_bounds(make(found.too_small), instance).high > 0.05
+    easy = dpbai.smallest_budget(make, instance, error=1e-9, trials=1)
+    assert easy.confidence == 1  # one trial could tell nothing
+    assert dpbai.error_bounds(make(easy.budget), instance).high <= 1e-9
+    assert dpbai.error_bounds(make(easy.too_small), instance).low > 1e-9

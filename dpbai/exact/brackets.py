@@ -68,6 +68,8 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    if len(instance.ties) > 1:
+        raise NotExactError(f"arms {list(instance.ties)} tie for the best")
     phase = planned(policy, 1, range(arms))
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")

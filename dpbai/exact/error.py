@@ -83,6 +83,8 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    if len(instance.ties) > 1:
+        raise NotExactError(f"arms {list(instance.ties)} tie for the best")
     phase = planned(policy, 1, range(arms))
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")

@@ -11,7 +11,7 @@ import numpy as np
 from dpbai._describe import plain, restored
 from dpbai.simulate import Simulation
 
-_FORMAT, _VERSION = "dpbai study", 1
+_FORMAT, _VERSION = "dpbai study", 2
 
 
 class CellFile:
@@ -54,8 +54,9 @@ class CellFile:
                 values = {key: restored(value) for key, value in described.items()}
                 del values["class"]
                 recommended = np.array(values.pop("recommended"), dtype=np.int64)
+                values["gaps"] = np.array(values["gaps"], dtype=np.float64)
                 result = Simulation(recommended=recommended, **values)
-                fits = recommended.shape == (arms,) and result.trials == trials
+                fits = recommended.shape == result.gaps.shape == (arms,) and result.trials == trials
                 if not fits or (recommended < 0).any() or cell not in range(cells):
                     raise ValueError
             except (ValueError, TypeError, KeyError, AttributeError):

@@ -38,6 +38,8 @@ COLUMNS = (
     "low",
     "high",
     "pulls",
+    "regret",
+    "within",
 )
 
 
@@ -60,6 +62,7 @@ def study(
     trials: int,
     seed: Seed = 0,
     level: float = 0.95,
+    within: float = 0.0,
     executor: Executor | None = None,
     path: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -84,6 +87,8 @@ def study(
         Root of the seeds of the cells.
     level : float, default 0.95
         Confidence of the Wilson intervals in columns `low` and `high`.
+    within : float, default 0
+        How far below the best an arm may be for column `within` to count it as right.
     executor : concurrent.futures.Executor, optional
         Runs the cells, in any number of workers; the table is the same without it. Cells whose
         worker died are run again in this process, with the same seeds, and a `RuntimeWarning`.
@@ -98,7 +103,8 @@ def study(
     pandas.DataFrame
         A row for each cell, in the order of policies, budgets, epsilons; columns policy, budget,
         epsilon (NaN where it does not apply), trials, successes, success_rate, low, high, pulls
-        (the largest number in any trial).
+        (the largest number in any trial), regret (mean loss of the answer), within (share of
+        answers at most `within` below the best).
 
     Raises
     ------
@@ -108,6 +114,7 @@ def study(
     """
     _check.trials(trials)
     _check.proportion(level, "level")
+    within = _check.non_negative(within, "within")
     _check.flag(progress, "progress")
     if executor is not None:
         _check.kind(executor, "executor", Executor)
@@ -139,7 +146,7 @@ def study(
             if file:
                 file.add(number, result)
             bar.update()
-    rows = [_row(cell, results[number], level) for number, cell in enumerate(cells)]
+    rows = [_row(cell, results[number], level, within) for number, cell in enumerate(cells)]
     import pandas as pd
 
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -184,7 +191,7 @@ def _cell_file(
     return CellFile(path, fingerprint(decisive))
 
 
-def _row(cell: Cell, result: Simulation, level: float) -> tuple[object, ...]:
+def _row(cell: Cell, result: Simulation, level: float, within: float) -> tuple[object, ...]:
     return (
         cell.name,
         cell.budget,
@@ -194,4 +201,6 @@ def _row(cell: Cell, result: Simulation, level: float) -> tuple[object, ...]:
         result.success_rate,
         *result.interval(level),
         result.pulls,
+        result.regret,
+        result.within(within),
     )
