@@ -13,11 +13,12 @@ from . import (
 )
 from .designs.g_optimal import Design, g_optimal_design
 from .designs.max_det import MaxDet, max_det
+from .designs.private import PrivateDesign, private_design
 from .exact import ErrorBounds, error_bounds, exact_error, exact_success
 from .instance import Instance, hard_instances, synthetic, two_armed
 from .noise import Gaussian, Laplace, NoNoise
 from .planning import SmallestBudget, smallest_budget
-from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
+from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI, Phase, Policy
 from .policies.schedule import Schedule
 from .privacy import certificate, certify, exact_audit, monte_carlo_audit, pull_audit
 from .rewards import Bernoulli, Beta, Empirical, Uniform
@@ -35,6 +36,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "DPBAIGauss",
+    "DPDesign",
     "Design",
     "Empirical",
     "ErrorBounds",
@@ -48,6 +50,7 @@ __all__ = [
     "OpenDPNoise",
     "Phase",
     "Policy",
+    "PrivateDesign",
     "ReleaseWarning",
     "Schedule",
     "Session",
@@ -76,6 +79,7 @@ __all__ = [
     "planning",
     "policies",
     "privacy",
+    "private_design",
     "pull_audit",
     "rewards",
     "session",

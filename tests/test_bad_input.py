@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai import DPBAI, DPOD, Baseline, DPBAIGauss, Instance, ODLinBAI, Schedule
+from dpbai import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, Instance, ODLinBAI, Schedule
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 dpbai_ = partial(DPBAI, X)
@@ -17,6 +17,7 @@ POLICIES = {
     "DP-BAI": partial(DPBAI, epsilon=1.0),
     "Baseline": partial(Baseline, epsilon=1.0),
     "DP-BAI-Gauss": partial(DPBAIGauss, epsilon=1.0, delta=1e-5),
+    "DPDesign": partial(DPDesign, epsilon=1.0),
     "OD-LinBAI": ODLinBAI,
     "DP-OD": partial(DPOD, epsilon=1.0),
 }

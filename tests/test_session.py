@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import dpbai
 from dpbai.noise import NoNoise
+from dpbai.policies.phase import path_after, planned
 from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
 from dpbai.session import file as session_file
 from dpbai.session import store as session_store
@@ -31,6 +32,7 @@ POLICIES = {
     "DPBAIGauss": dpbai.DPBAIGauss(FEATURES, budget=150, epsilon=0.5, delta=1e-5),
     "Baseline": dpbai.Baseline(FEATURES, budget=150, epsilon=0.5),
     "ODLinBAI": dpbai.ODLinBAI(FEATURES, budget=150),
+    "DPDesign": dpbai.DPDesign(FEATURES, budget=150, epsilon=0.5, phases=3),
     "DPOD": dpbai.DPOD(FEATURES, budget=150, epsilon=0.5, norm="l1"),
 }
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -68,9 +70,11 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
     session = Session(policy, noise=NumpyNoise(1))
     rng = np.random.default_rng(2)
     active, index, spent = tuple(range(ARMS)), 0, 0
+    past, so_far = (), []
     while len(active) > 1:
         index += 1
-        plan = policy.phase(index, active)
+        plan = planned(policy, index, active, past=past)
+        past = path_after(policy, past, plan)
         assert session.requests == dict(zip(plan.pulled, plan.pulls, strict=True))
         batch = {arm: rng.random(pulls) for arm, pulls in session.requests.items()}
         session.record(batch)
@@ -80,7 +84,8 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
         noise = np.array(NumpyNoise(1).add(plan.noise, [0.0] * plan.coordinates, phase=index))
         released = session.released[-1]
         assert released.statistic == pytest.approx(exact + noise, rel=1e-12, abs=1e-12)
-        estimates = plan.decoder @ (exact + noise)
+        so_far.extend(exact + noise)
+        estimates = plan.decoder @ so_far[-plan.decoder.shape[1] :]
         assert released.estimates == pytest.approx(estimates, rel=1e-9, abs=1e-9)
         best = sorted(range(len(active)), key=lambda i: -estimates[i])[: plan.keep]
         active = tuple(sorted(active[i] for i in best))

@@ -205,6 +205,8 @@ MAKERS = {
     "DP-BAI-Gauss": partial(dpbai.DPBAIGauss, epsilon=2.0, delta=1e-3),
     "Baseline": partial(dpbai.Baseline, epsilon=2.0),
     "Baseline, no noise": partial(dpbai.Baseline, epsilon=math.inf),
+    "DPDesign": partial(dpbai.DPDesign, epsilon=2.0, phases=1),
+    "DPDesign, no noise": partial(dpbai.DPDesign, epsilon=math.inf, phases=1),
     "OD-LinBAI": dpbai.ODLinBAI,
     "DP-OD": partial(dpbai.DPOD, epsilon=2.0),
     "DP-OD, l1": partial(dpbai.DPOD, epsilon=2.0, norm="l1"),

@@ -37,6 +37,8 @@ CALLS = {
         dpbai.DPBAIGauss, {"features": X, "delta": 0.1, "calibration": "analytic", **PLAN},
     ),
     "Baseline": (dpbai.Baseline, {"features": X, **PLAN}),
+    "DPDesign": (dpbai.DPDesign, {"features": X, "phases": 2, **PLAN}),
+    "private_design": (dpbai.private_design, {"vectors": X, "pulls": 9, "epsilon": 1.0}),
     "DPOD": (dpbai.DPOD, {"features": X, "norm": "l1", **PLAN}),
     "ODLinBAI": (dpbai.ODLinBAI, {"features": X, "budget": 60}),
     "DPBAI.phase": (POLICY.phase, {"index": 1, "active": (0, 1, 2)}),
@@ -230,7 +232,14 @@ CALLS |= {
 }  # fmt: skip
 """What to call, with arguments of which all are right."""
 
-MADE_BY_THE_LIBRARY = {"Design", "ErrorBounds", "MaxDet", "Simulation", "SmallestBudget"}
+MADE_BY_THE_LIBRARY = {
+    "Design",
+    "ErrorBounds",
+    "MaxDet",
+    "PrivateDesign",
+    "Simulation",
+    "SmallestBudget",
+}
 WITHOUT_ARGUMENTS = {"NoNoise", "OpenDPNoise"}
 NOT_CALLED = {"Policy", "ReleaseWarning", "SessionError"}  # a protocol, and what is raised
 

@@ -6,8 +6,9 @@ which engine will execute a plan, or what a plan gives away.
 """
 
 from dpbai.policies.dp_bai import DPBAI, Baseline, DPBAIGauss
+from dpbai.policies.dp_design import DPDesign
 from dpbai.policies.dp_od import DPOD
 from dpbai.policies.od_linbai import ODLinBAI
 from dpbai.policies.phase import Phase, Policy
 
-__all__ = ["DPBAI", "DPOD", "Baseline", "DPBAIGauss", "ODLinBAI", "Phase", "Policy"]
+__all__ = ["DPBAI", "DPOD", "Baseline", "DPBAIGauss", "DPDesign", "ODLinBAI", "Phase", "Policy"]

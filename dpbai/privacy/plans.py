@@ -10,22 +10,22 @@ from typing import TypeGuard
 import numpy as np
 
 from dpbai import _check
-from dpbai.policies import DPBAI, Baseline, DPBAIGauss, Phase, Policy
+from dpbai.policies import DPBAI, Baseline, DPBAIGauss, DPDesign, Phase, Policy
 from dpbai.policies.phase import arms_of, path_after, planned
 
-_LISTED = {"phase", "representatives", "collections", "_collection"}
+_OWN = (DPBAI, Baseline, DPBAIGauss, DPDesign)
+_LISTED = {"phase", "representatives", "collections", "_collection", "_plan", "_noise"}
 
 
-def representable(policy: Policy) -> TypeGuard[DPBAI]:
+def representable(policy: Policy) -> TypeGuard[DPBAI | DPDesign]:
     """Return whether a policy lists all its releases itself, and can be believed.
 
-    These are DP-BAI and its relatives, with any noise; a class that chooses arms or plans phases in
-    another way has no such list.
+    These are DP-BAI and its relatives, with any noise, and DPDesign; a class that chooses arms or
+    plans phases in another way has no such list.
     """
-    if not isinstance(policy, DPBAI) or _LISTED & vars(policy).keys():
+    if not isinstance(policy, _OWN) or _LISTED & vars(policy).keys():
         return False
-    own = (DPBAI, Baseline, DPBAIGauss)
-    below = takewhile(lambda cls: cls not in own, type(policy).__mro__)
+    below = takewhile(lambda cls: cls not in _OWN, type(policy).__mro__)
     return not any(_LISTED & vars(cls).keys() for cls in below)
 
 

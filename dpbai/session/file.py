@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from dpbai._describe import class_name, plain, restored
-from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI, Phase, Policy
+from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI, Phase, Policy
 from dpbai.session.records import Label, Released, State
 from dpbai.session.rewards import Range
 
 KIND, VERSION = "dpbai session", 2
-OWN = (DPBAI, DPBAIGauss, Baseline, ODLinBAI, DPOD)
+OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
 
 Content = Mapping[str, Any]

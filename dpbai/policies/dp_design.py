@@ -1,0 +1,215 @@
+"""DPDesign: few phases, noise in the design, and nothing forgotten.
+
+The book's own policy. It releases private sums of rewards, divides pulls by `private_design`, and
+estimates by generalised least squares from all releases so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.designs.max_det import MaxDet, max_det
+from dpbai.designs.private import Division, PrivateDesign, fee
+from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.policies.phase import Phase, checked_step
+from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
+
+Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class DPDesign:
+    """DPDesign: eliminate arms on least squares of all private sums so far; epsilon-private.
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        Feature vectors of K >= 2 arms; they need not span R^d.
+    budget : int
+        T, how many pulls there may be in all.
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+    phases : int, optional
+        How many phases there are, at most max(1, K - 1). By default one, two or three, see Notes.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range; if `budget` is too small, the message names the least one.
+
+    Notes
+    -----
+    *Releases.* Of each pulled arm the sum of the rewards, plus Lap(1/epsilon): one reward moves one
+    sum, by at most 1, which is all that privacy needs. When two arms are left, the difference of
+    their sums can do with one such noise instead of two; it is released if it is more precise.
+
+    *Estimates.* Each release is a linear function of theta plus an error of known variance, at most
+    n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses those
+    of all phases so far.
+
+    *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
+    contrast of two of them is small, given what was released before; see `private_design`.
+
+    *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
+    keep 4, 6 or 12 and then the square root of that. The first of several takes 1/2, 2/3 or 4/5 of
+    T, and the others share the rest equally. All these are rehearsed on made-up arms with the same
+    features; the choice is the one that finds the best arm most often, where a further phase must
+    add at least one per cent. It depends on features, T and epsilon alone. `phases` fixes the
+    number, and leaves sizes and shares to the rehearsal; more than three take half of T first, and
+    go from 12 arms (or as many as there are phases) to 2 by equal factors.
+    """
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+    epsilon: float
+    phases: int | None = None
+
+    remembers = True
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        arms, dimension = features.shape
+        if self.phases is not None:
+            object.__setattr__(self, "phases", _check.whole(self.phases, "phases"))
+            if self.phases > max(1, arms - 1):
+                raise ValueError(
+                    f"phases must be at most {max(1, arms - 1)} for {arms} arms, got {self.phases}"
+                )
+        if self.budget < self.least_budget:
+            raise ValueError(
+                f"budget must be at least {self.least_budget} to pull each planned arm once "
+                f"(arms={arms}, dimension={dimension}), got {self.budget}"
+            )
+
+    @property
+    def least_budget(self) -> int:
+        """A pull for each arm of a basis, and one for each phase after the first."""
+        return self._basis + (self.phases or 1) - 1
+
+    @cached_property
+    def timetable(self) -> Timetable:
+        """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
+        arms = self.features.shape[0]
+        candidates = list(timetables(arms, self.budget, self._basis, self.phases))
+        if len(candidates) == 1:
+            return candidates[0]
+        pulls = self._division.best(self.budget).pulls
+        vectors = self._max_det.coordinates
+        return Rehearsal(vectors, pulls, self._fee, candidates).choice()
+
+    def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
+        """Return the plan of phase `index` for the `active` arms, after the phases of `past`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such phase, `active` does not hold as many arms as it has, or `past` does
+            not hold the phases before.
+        """
+        sizes = self.timetable.sizes
+        active, keep = checked_step(index, active, sizes, self.features.shape[0])
+        if len(past) != index - 1:
+            raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
+        rank = self._max_det.coordinates.shape[1]
+        known = np.zeros((rank, rank))
+        seen = [self._seen(phase.pulled, phase.pulls, phase.release) for phase in past]
+        for release in seen:
+            known += _information(*release)
+        pulled, pulls, matrix = self._plan(index, active, known)
+        seen.append(self._seen(pulled, pulls, matrix))
+        arms = self._vectors(active) @ _inverse(known + _information(*seen[-1]))
+        return Phase(
+            index=index,
+            active=active,
+            pulled=pulled,
+            pulls=pulls,
+            noise=self._noise,
+            keep=keep,
+            release_matrix=matrix,
+            decoder_matrix=np.hstack([arms @ rows.T * precision for rows, precision in seen]),
+            remembered=sum(phase.coordinates for phase in past),
+        )
+
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return a plan whose release is, for privacy, that of phase `index` for any active set.
+
+        Each pulled arm moves one coordinate by 1, and at most all active arms are pulled.
+        """
+        arms = range(self.features.shape[0])
+        if index == 1:
+            return (self.phase(1, arms),)
+        size, keep = self.timetable.sizes[index - 1 : index + 1]
+        active = tuple(arms[:size])
+        return (Phase(index, active, active, (1,) * size, self._noise, keep),)
+
+    def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
+        """Return which arms to pull, how often, and what to release of their means."""
+        total = self.timetable.pulls[index - 1]
+        vectors = self._vectors(active)
+        design = self._first if index == 1 else Division(vectors, [], self._fee, known).best(total)
+        chosen = np.flatnonzero(design.pulls)
+        pulls = design.pulls[chosen]
+        if len(active) == 2 and total > 1:
+            half = (total // 2,) * 2
+            difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
+            contrast = vectors[0] - vectors[1]
+            both = known + _information(*self._seen(active, half, difference))
+            if contrast @ _inverse(both) @ contrast < design.variance:
+                return active, half, difference
+        pulled = tuple(active[i] for i in chosen)
+        return pulled, tuple(pulls.tolist()), np.diag(pulls.astype(np.float64))
+
+    def _seen(
+        self, pulled: tuple[int, ...], pulls: tuple[int, ...], release: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what a release tells: linear functions of theta, and the precision of each."""
+        variance = release**2 @ (1 / (4 * np.array(pulls))) + self._fee / 4
+        return release @ self._vectors(pulled), 1 / variance
+
+    def _vectors(self, arms: Sequence[int]) -> FloatArray:
+        return np.asarray(self._max_det.coordinates[list(arms)])
+
+    @cached_property
+    def _max_det(self) -> MaxDet:
+        """A basis; in its coordinates all numbers are of order one."""
+        return max_det(self.features, max_subsets=0)
+
+    @property
+    def _basis(self) -> int:
+        return max(1, len(self._max_det.indices))
+
+    @cached_property
+    def _fee(self) -> float:
+        return fee(self.epsilon, self.budget)
+
+    @property
+    def _noise(self) -> Noise:
+        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
+
+    @cached_property
+    def _division(self) -> Division:
+        return Division(self._max_det.coordinates, self._max_det.indices, self._fee)
+
+    @cached_property
+    def _first(self) -> PrivateDesign:
+        return self._division.best(self.timetable.pulls[0])
+
+
+def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:
+    return np.asarray((rows.T * precision) @ rows)
+
+
+def _inverse(information: FloatArray) -> FloatArray:
+    """Return the inverse where there is information: of two arms it may be on a contrast only."""
+    return np.asarray(np.linalg.pinv(information, hermitian=True))

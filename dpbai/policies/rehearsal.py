@@ -1,0 +1,178 @@
+"""How many phases a private design should have, how large, and how much each should spend.
+
+Privacy makes adaptivity expensive: two half batches of one arm carry half the information of one
+batch while noise rules. What a further phase gains depends on features, budget and epsilon, and can
+be tried out on made-up arms. A `Rehearsal` runs every candidate on the same made-up parameters and
+noise, with normal laws in place of the true ones, and takes the one that finds the best arm most
+often. No reward comes into it, and the made-up numbers are the same at every call: the choice is a
+function of features, budget and epsilon alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbai._check import FloatArray, IntArray
+from dpbai.designs.private import information
+
+_RUNS, _ENTRIES, _ARMS = 1024, 2**17, 256
+_MOST_PHASES = 3
+# By the number of phases: how many arms go on after the first, and its shares of the budget.
+_FIRST_SHARES = (1 / 2, 2 / 3, 4 / 5)
+_TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6, 12), _FIRST_SHARES)}
+_OTHERS = ((12,), (1 / 2,))
+_LEVEL = 0.75  # of success in one phase, at which timetables are compared
+_WORTH = 0.01  # what a further phase must add to it
+_HALVINGS = 20
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
+
+    sizes: tuple[int, ...]
+    pulls: tuple[int, ...]
+
+
+def timetables(arms: int, budget: int, least: int, phases: int | None) -> Iterator[Timetable]:
+    """Yield the candidates, those with fewer phases first.
+
+    Parameters
+    ----------
+    arms, budget : int
+        K and T.
+    least : int
+        How many pulls the first phase needs; the others need one each.
+    phases : int or None
+        Their number, if it is given; else one to three.
+    """
+    for number in range(1, _MOST_PHASES + 1) if phases is None else (phases,):
+        if number == 1:
+            yield Timetable((arms, 1), (budget,))
+        elif number <= min(arms - 1, budget - least + 1):
+            tried, shares = _TRIED.get(number, _OTHERS)
+            for size in sorted({min(max(size, number), arms - 1) for size in tried}):
+                sizes = [1]
+                for p in range(1, number):
+                    sizes.insert(0, max(round(size ** (p / (number - 1))), sizes[0] + 1))
+                for share in shares:
+                    first = min(max(round(share * budget), least), budget - number + 1)
+                    rest = np.diff(np.linspace(first, budget, number).round().astype(int))
+                    yield Timetable((arms, *sizes), (first, *rest.tolist()))
+
+
+class Rehearsal:
+    """Made-up arms on which timetables are compared.
+
+    The made-up parameters are normal, with the covariance that the estimates of one phase have, up
+    to a factor: arms differ most where they are hardest to tell apart. The factor is the one with
+    which a single phase finds the best arm in three of four runs. Beyond 256 arms, those far from
+    the centre of all are tried. In later phases survivors are pulled equally often.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, r)
+        Feature vectors.
+    pulls : ndarray of int, shape (K,)
+        A design of one phase.
+    fee : float
+        8 / epsilon^2.
+    candidates : sequence of Timetable
+        Those with fewer phases first.
+    """
+
+    def __init__(
+        self,
+        vectors: FloatArray,
+        pulls: IntArray,
+        fee: float,
+        candidates: Sequence[Timetable],
+    ) -> None:
+        rng = np.random.default_rng(0)
+        self.candidates = candidates
+        self.largest = max(timetable.sizes[1] for timetable in candidates)
+        self.fee, self.budget = fee, int(pulls.sum())
+        self.pulls = pulls[pulls > 0].astype(np.float64)
+        white = vectors @ _whitening(vectors[pulls > 0], information(self.pulls, fee))
+        # Principal axes, so that the made-up numbers depend on no basis and no order of arms.
+        axes = np.linalg.eigh(white.T @ white)[1]
+        axes *= np.where(((white @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
+        white = white @ axes
+        self.pulled = white[pulls > 0]
+        if len(white) > _ARMS:
+            distance = ((white - white.mean(axis=0)) ** 2).sum(axis=1)
+            white = white[np.argsort(-distance, kind="stable")[:_ARMS]]
+        self.arms = white
+        runs = min(_RUNS, _ENTRIES // len(white))
+        most = max(len(timetable.pulls) for timetable in candidates)
+        truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
+        self.later = rng.standard_normal((most, runs, self.largest))
+        self.means = truth @ white.T
+        self.best = self.means.argmax(axis=1)
+        low, high = 2.0**-10, 2.0**10
+        for _ in range(_HALVINGS):
+            factor = np.sqrt(low * high)
+            found = (factor * self.means + self.noise @ white.T).argmax(axis=1)
+            low, high = (low, factor) if (found == self.best).mean() > _LEVEL else (factor, high)
+        self.means *= np.sqrt(low * high)
+        self.first: dict[int, tuple[FloatArray, FloatArray, IntArray]] = {}
+
+    def choice(self) -> Timetable:
+        """Return the candidate that does best; fewer phases, if more add next to nothing."""
+        best, success = self.candidates[0], -1.0
+        for candidate in self.candidates:
+            found = self.success(candidate)
+            if found > success + _WORTH * (len(candidate.sizes) - len(best.sizes)):
+                best, success = candidate, found
+        return best
+
+    def success(self, timetable: Timetable) -> float:
+        """Return how often a timetable finds the best arm."""
+        first, *others = timetable.pulls
+        if first not in self.first:
+            share = information(self.pulls * (first / self.budget), self.fee)
+            arms = self.arms @ _whitening(self.pulled, share)
+            estimates = self.means + self.noise @ arms.T
+            order = _largest(estimates, self.largest)
+            self.first[first] = arms, estimates, order
+        arms, estimates, order = self.first[first]
+        active = order[:, : timetable.sizes[1]]
+        estimates = np.take_along_axis(estimates, active, axis=1)
+        means = np.take_along_axis(self.means, active, axis=1)
+        covariance = arms[active] @ arms[active].transpose(0, 2, 1)
+        for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
+            size = active.shape[1]
+            each = pulls / size
+            observe = np.eye(size) if size > 2 else np.array([[1.0, -1.0]])
+            variance = (1 if size > 2 else 2) / (4 * each) + self.fee / (4 * each**2)
+            gain = covariance @ observe.T
+            inverse = np.linalg.inv(observe @ gain + variance * np.eye(len(observe)))
+            seen = (means - estimates) @ observe.T + np.sqrt(variance) * normal[:, : len(observe)]
+            gain = gain @ inverse
+            estimates = estimates + (gain @ seen[:, :, None])[:, :, 0]
+            covariance = covariance - gain @ observe @ covariance
+            kept = _largest(estimates, keep)
+            active, estimates, means = (
+                np.take_along_axis(values, kept, axis=1) for values in (active, estimates, means)
+            )
+            covariance = np.take_along_axis(covariance, kept[:, :, None], axis=1)
+            covariance = np.take_along_axis(covariance, kept[:, None, :], axis=2)
+        return float((active[:, 0] == self.best).mean())
+
+
+def _whitening(pulled: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the matrix after which estimates have unit covariance."""
+    total = (pulled.T * weights) @ pulled
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(total)).T)
+
+
+def _largest(values: FloatArray, count: int) -> IntArray:
+    """Return the positions of the largest values of each row, the largest first."""
+    if count == 1:
+        return np.asarray(values.argmax(axis=1)[:, None])
+    some = np.argpartition(-values, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(values, some, axis=1), axis=1)
+    return np.asarray(np.take_along_axis(some, order, axis=1))

@@ -1,0 +1,227 @@
+"""DPDesign: its privacy, its budget, its estimates, how it chooses phases, and that it wins."""
+
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import bad_features
+
+import dpbai
+from dpbai import DPBAI, DPDesign
+from dpbai.policies.rehearsal import Rehearsal, timetables
+
+RNG = np.random.default_rng(11)
+UNIFORM = RNG.uniform(size=(60, 5))
+UNIFORM *= 0.7 / UNIFORM[1:].mean(axis=1).max()
+UNIFORM[0] = 0.8
+
+
+def least(features, **options):
+    """Return the least budget that the error message names."""
+    try:
+        DPDesign(features, budget=1, epsilon=0.5, **options)
+    except ValueError as error:
+        return int(re.search(r"budget must be at least (\d+)", str(error)).group(1))
+    return 1
+
+
+def walk(policy, seed=0):
+    """Yield the phases on a path whose survivors are drawn at random."""
+    rng = np.random.default_rng(seed)
+    active, past = tuple(range(len(policy.features))), ()
+    while len(active) > 1:
+        past += (policy.phase(len(past) + 1, active, past),)
+        yield past[-1]
+        active = tuple(sorted(rng.choice(active, past[-1].keep, replace=False).tolist()))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("phases", [None, 1, 2, 3])
+def test_every_release_loses_epsilon_and_so_does_the_run(phases, epsilon):
+    policy = DPDesign(UNIFORM[:12], budget=300, epsilon=epsilon, phases=phases)
+    certificate = dpbai.certificate(policy)
+    assert certificate.complete
+    assert certificate.epsilon == pytest.approx(epsilon, rel=1e-12)
+    for phase in walk(policy):
+        # One reward of an arm that is pulled n times moves its mean by 1/n.
+        moved = np.abs(phase.release / np.array(phase.pulls)).sum(axis=0)
+        np.testing.assert_allclose(moved * epsilon, epsilon)
+        assert phase.noise == dpbai.Laplace(1 / epsilon)
+
+
+def test_the_exact_audit_finds_what_is_promised():
+    """Two arms attain it; what three arms put out, in two coordinates, stays below."""
+    pair = DPDesign(np.eye(2), budget=6, epsilon=0.8)
+    assert dpbai.exact_audit(pair).epsilon == pytest.approx(0.8, rel=1e-6)
+    three = DPDesign([[1.0, 0.0], [0.0, 1.0], [0.7, 0.6]], budget=6, epsilon=0.8, phases=1)
+    assert 0.7 < dpbai.exact_audit(three).epsilon < 0.8
+
+
+@settings(max_examples=20)
+@given(
+    features=bad_features(),
+    more=st.one_of(st.integers(0, 300), st.integers(10**6, 10**12)),
+    phases=st.sampled_from([None, None, 1, 2, 4]),
+    epsilon=st.sampled_from([1e-300, 0.3, 1e300, math.inf]),
+)
+def test_no_path_spends_more_than_the_budget(features, more, phases, epsilon):
+    """Also: there is an answer for features of any rank and scale, and from the least budget on."""
+    phases = None if phases is None else min(phases, max(1, len(features) - 1))
+    budget = least(features, phases=phases) + more
+    policy = DPDesign(features, budget=budget, epsilon=epsilon, phases=phases)
+    plans = list(walk(policy))
+    assert phases in (None, len(plans))
+    assert sum(plan.cost for plan in plans) <= budget
+    assert plans[-1].keep == 1
+    for plan in plans:
+        assert np.isfinite(plan.decoder).all()
+    for before, after in pairwise(plans):
+        assert after.remembered == before.remembered + before.coordinates
+
+
+def test_estimates_are_generalised_least_squares_of_all_releases():
+    """Against the whitened least-squares problem, solved as such."""
+    rng = np.random.default_rng(4)
+    features = rng.normal(size=(12, 4))
+    policy = DPDesign(features, budget=600, epsilon=0.4, phases=3)
+    rows, values, past = [], [], ()
+    for phase in walk(policy, seed=2):
+        past += (phase,)
+        release = phase.release @ features[list(phase.pulled)]
+        variance = phase.release**2 @ (1 / (4 * np.array(phase.pulls))) + 2 / 0.4**2
+        made_up = rng.normal(size=phase.coordinates)
+        rows.append(release / np.sqrt(variance)[:, None])
+        values.append(made_up / np.sqrt(variance))
+        theta = np.linalg.lstsq(np.vstack(rows), np.concatenate(values))[0]
+        expected = features[list(phase.active)] @ theta
+        released = np.concatenate(
+            [
+                v * np.sqrt(2 / 0.4**2 + p.release**2 @ (1 / (4 * np.array(p.pulls))))
+                for v, p in zip(values, past, strict=True)
+            ]
+        )
+        np.testing.assert_allclose(phase.estimates(released), expected, atol=1e-9)
+    assert len(past) == 3
+
+
+@settings(max_examples=20)
+@given(features=bad_features(max_arms=12, max_dimension=4), seed=st.integers(0, 2**32))
+def test_noiseless_linear_means_have_the_right_differences(features, seed):
+    features = features / np.abs(features).max(axis=0, where=features != 0, initial=1e-300)
+    lengths = np.abs(features).max(axis=1)
+    features = features[(lengths == 0) | (lengths > 1e-6 * lengths.max())]
+    if len(features) < 2:
+        return
+    theta = np.random.default_rng(seed).normal(size=features.shape[1])
+    released = np.empty(0)
+    for phase in walk(DPDesign(features, budget=1000, epsilon=0.5), seed):
+        means = features[list(phase.pulled)] @ theta
+        released = np.append(released, phase.statistic(means))
+        errors = phase.estimates(released) - features[list(phase.active)] @ theta
+        assert np.ptp(errors) < 1e-6 * max(1.0, np.abs(theta).sum())
+
+
+def test_two_arms_need_one_noise():
+    """The difference of two sums, moved by at most 1: contrast variance 2/(n epsilon)^2, not 4."""
+    phase = DPDesign(np.eye(2), budget=101, epsilon=0.5).phase(1, (0, 1))
+    np.testing.assert_array_equal(phase.release, [[50, -50]])
+    contrast = phase.decoder[0] - phase.decoder[1]
+    np.testing.assert_allclose(contrast * 50, [1])
+    instance = dpbai.Instance(np.eye(2), [0.55, 0.45], rewards=dpbai.Bernoulli)
+    one, two = (
+        dpbai.exact_error(policy(np.eye(2), budget=100, epsilon=0.3), instance, rtol=1e-3)
+        for policy in (DPDesign, DPBAI)
+    )
+    assert one < 0.95 * two
+
+
+def test_phases_are_few_where_arms_tell_of_each_other_and_more_where_they_do_not():
+    def phases(features, **options):
+        return len(DPDesign(features, budget=1500, **options).timetable.pulls)
+
+    assert phases(UNIFORM, epsilon=0.2) == 1
+    assert phases(np.column_stack([np.ones(30), RNG.normal(size=(30, 2))]), epsilon=1) == 1
+    assert phases(np.eye(16), epsilon=0.2) > 1
+    assert phases(np.eye(16), epsilon=5) > 1
+
+
+@pytest.mark.parametrize("phases", [None, 1, 2, 3, 5, 9])
+def test_timetables_end_with_one_arm_and_spend_the_budget(phases):
+    found = list(timetables(10, 57, 4, phases))
+    assert found
+    for timetable in found:
+        assert timetable.sizes[0] == 10
+        assert timetable.sizes[-1] == 1
+        assert all(a > b for a, b in pairwise(timetable.sizes))
+        assert len(timetable.pulls) == len(timetable.sizes) - 1 == (phases or len(timetable.pulls))
+        assert sum(timetable.pulls) == 57
+        assert timetable.pulls[0] >= 4
+        assert min(timetable.pulls) >= 1
+
+
+def test_a_rehearsal_predicts_which_timetable_does_better():
+    """On arms without structure several phases do better than one, and simulation agrees."""
+    candidates = list(timetables(16, 1500, 16, None))
+    rehearsal = Rehearsal(np.eye(16), np.full(16, 94), 8 / 0.2**2, candidates)
+    foreseen = rehearsal.success(rehearsal.choice()) - rehearsal.success(candidates[0])
+    assert 0.02 < foreseen < 0.2
+    instance = dpbai.Instance(np.eye(16), np.linspace(0.7, 0.3, 16), rewards=dpbai.Bernoulli)
+    chosen, single = (
+        dpbai.simulate(
+            DPDesign(np.eye(16), budget=1500, epsilon=0.2, phases=phases), instance, trials=300
+        ).successes
+        for phases in (None, 1)
+    )
+    assert chosen > single + 3  # 148 and 108 of 300 expected; five standard deviations are 37
+
+
+def test_it_wins_where_dp_bai_does_not():
+    """Sixty arms in five dimensions, epsilon 0.2: at least 390 of 400 against at most 340."""
+    instance = dpbai.Instance(UNIFORM, np.full(5, 0.2), rewards=dpbai.Bernoulli)
+    successes = [
+        dpbai.simulate(policy(UNIFORM, budget=1500, epsilon=0.2), instance, trials=400).successes
+        for policy in (DPDesign, DPBAI)
+    ]
+    assert successes[0] >= 390
+    assert successes[1] <= 340
+
+
+def test_on_the_papers_instance_it_is_dp_bai():
+    """Both pull the same two arms; DP-BAI sets two pulls aside that it does not need."""
+    paper = dpbai.synthetic(seed=0)
+    ours, theirs = (policy(paper.features, budget=400, epsilon=0.5) for policy in (DPDesign, DPBAI))
+    assert ours.phase(1, range(30)).pulled == theirs.phase(1, range(30)).pulled
+    errors = [dpbai.exact_error(policy, paper) for policy in (ours, theirs)]
+    assert errors[1] * 0.97 < errors[0] < errors[1]
+
+
+def test_two_objects_plan_alike_and_relabelling_relabels():
+    policies = [DPDesign(UNIFORM, budget=700, epsilon=0.3, phases=2) for _ in range(2)]
+    plans = [list(walk(policy, seed=5)) for policy in policies]
+    for a, b in zip(*plans, strict=True):
+        assert (a.pulled, a.pulls) == (b.pulled, b.pulls)
+        np.testing.assert_array_equal(a.decoder, b.decoder)
+    order = np.random.default_rng(1).permutation(60)
+    shuffled = DPDesign(UNIFORM[order], budget=700, epsilon=0.3, phases=2)
+    assert shuffled.timetable == policies[0].timetable
+    pulls = dict(zip(plans[0][0].pulled, plans[0][0].pulls, strict=True))
+    plan = shuffled.phase(1, range(60))
+    assert {int(order[i]): n for i, n in zip(plan.pulled, plan.pulls, strict=True)} == pulls
+
+
+def test_wrong_arguments_are_told():
+    with pytest.raises(ValueError, match="budget must be at least 6 to pull each planned arm once"):
+        DPDesign(np.eye(4), budget=5, epsilon=1.0, phases=3)
+    with pytest.raises(ValueError, match="phases must be at most 3 for 4 arms, got 4"):
+        DPDesign(np.eye(4), budget=50, epsilon=1.0, phases=4)
+    with pytest.raises(TypeError, match=re.escape("phases must be an integer, got 1.5")):
+        DPDesign(np.eye(4), budget=50, epsilon=1.0, phases=1.5)
+    policy = DPDesign(np.eye(4), budget=50, epsilon=1.0, phases=2)
+    with pytest.raises(ValueError, match="past must hold the 1 phases before, got 0"):
+        policy.phase(2, range(policy.timetable.sizes[1]))
+    with pytest.raises(ValueError, match="active must hold 4 arms in phase 1, got 2"):
+        policy.phase(1, (0, 1))

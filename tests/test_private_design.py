@@ -1,0 +1,139 @@
+"""The design with noise in it: its optimum, its bound, its two ends."""
+
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import bad_features
+
+import dpbai
+from dpbai import private_design
+
+
+def largest_variance(vectors, pulls, epsilon):
+    """Return the largest variance of a contrast, by its definition; infinite if one is unknown."""
+    weights = [n and 1 / (1 / (4 * n) + 2 / (n * epsilon) ** 2) for n in pulls.tolist()]
+    information = sum(w * np.outer(a, a) for w, a in zip(weights, vectors, strict=True))
+    if np.linalg.matrix_rank(information) < vectors.shape[1]:
+        return np.inf
+    inverse = np.linalg.inv(information)
+    return max((a - b) @ inverse @ (a - b) for a, b in combinations(vectors, 2))
+
+
+@cache
+def divisions(arms, pulls):
+    """Return all ways to divide pulls among arms."""
+    if arms == 1:
+        return np.array([[pulls]])
+    parts = [
+        np.column_stack([np.full(len(rest), first), rest])
+        for first in range(pulls + 1)
+        for rest in [divisions(arms - 1, pulls - first)]
+    ]
+    return np.vstack(parts)
+
+
+def smallest_variance(vectors, pulls, epsilon):
+    """Return the least possible largest variance, over all divisions, in a batch."""
+    n = divisions(len(vectors), pulls)
+    weights = n**2 / np.maximum(n / 4 + 2 / epsilon**2, 1e-9)
+    information = np.einsum("ki,ij,il->kjl", weights, vectors, vectors)
+    some = np.linalg.cond(information) < 1e12
+    inverse = np.linalg.inv(information[some])
+    contrasts = np.array([a - b for a, b in combinations(vectors, 2)])
+    return np.einsum("pj,kjl,pl->kp", contrasts, inverse, contrasts).max(axis=1).min()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, np.inf])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_design_is_near_the_best_of_all_divisions_and_its_bound_below(seed, epsilon):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(5, 2))
+    if seed % 2:
+        vectors[:, 0] = 1.0
+    best = smallest_variance(vectors, 24, epsilon)
+    design = private_design(vectors, pulls=24, epsilon=epsilon)
+    found = largest_variance(vectors, design.pulls, epsilon)
+    assert design.variance == pytest.approx(found)
+    assert best <= found * (1 + 1e-9)
+    assert found <= 1.1 * best
+    assert design.bound <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("arms", "dimension"), [(20, 2), (60, 5), (40, 9)])
+def test_without_noise_the_bound_proves_the_design(arms, dimension):
+    vectors = np.random.default_rng(arms).normal(size=(arms, dimension))
+    design = private_design(vectors, pulls=10**7, epsilon=np.inf)
+    assert design.variance <= 1.04 * design.bound
+
+
+def test_designs_that_are_known():
+    """A basis shares alike; the ends of a line do; of parallel arms the longest takes all."""
+    for epsilon in (0.1, 1.0, np.inf):
+        basis = private_design(np.eye(4), pulls=40, epsilon=epsilon)
+        np.testing.assert_array_equal(basis.pulls, 10)
+        line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
+        ends = private_design(line, pulls=100, epsilon=epsilon).pulls
+        np.testing.assert_array_equal(ends, [50, *[0] * 7, 50])
+        parallel = private_design([[1.0, 2.0], [2.0, 4.0], [-1.0, -2.0]], pulls=7, epsilon=epsilon)
+        np.testing.assert_array_equal(parallel.pulls, [0, 7, 0])
+
+
+def test_noise_moves_pulls_together():
+    """From an XY-optimal design, of many arms, to a basis or little more: w gets convex."""
+    vectors = np.random.default_rng(5).uniform(size=(60, 5))
+    pulled = [
+        np.count_nonzero(private_design(vectors, pulls=1500, epsilon=epsilon).pulls)
+        for epsilon in (np.inf, 0.5, 0.01)
+    ]
+    assert pulled[0] > pulled[1] > pulled[2]
+    assert pulled[2] in (5, 6)
+
+
+def test_of_many_arms_the_variance_is_still_the_largest_of_all_pairs():
+    vectors = np.random.default_rng(1).normal(size=(400, 4))
+    design = private_design(vectors, pulls=2000, epsilon=0.5)
+    assert design.variance == pytest.approx(largest_variance(vectors, design.pulls, 0.5))
+    assert design.bound < design.variance
+
+
+def test_a_design_depends_neither_on_the_basis_nor_on_the_order_of_arms():
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(30, 4))
+    design = private_design(vectors, pulls=500, epsilon=0.3)
+    turned = private_design(vectors @ rng.normal(size=(4, 4)), pulls=500, epsilon=0.3)
+    np.testing.assert_array_equal(turned.pulls, design.pulls)
+    order = rng.permutation(30)
+    shuffled = private_design(vectors[order], pulls=500, epsilon=0.3)
+    np.testing.assert_array_equal(shuffled.pulls, design.pulls[order])
+
+
+@settings(max_examples=30)
+@given(features=bad_features(), more=st.sampled_from([0, 1, 50, 10**9]), power=st.floats(-9, 9))
+def test_a_design_spends_its_pulls_and_tells_every_contrast(features, more, power):
+    found = dpbai.max_det(features, max_subsets=0)
+    rank = len(found.indices)
+    pulls = max(1, rank) + more
+    design = private_design(features, pulls=pulls, epsilon=10.0**power)
+    left = pulls - design.pulls.sum()
+    assert 0 <= left < max(1, np.count_nonzero(design.pulls)) or not rank
+    assert (design.pulls >= 0).all()
+    assert np.linalg.matrix_rank(found.coordinates[design.pulls > 0]) == rank
+    assert design.bound <= design.variance * (1 + 1e-6)
+
+
+def test_arms_alike_get_alike():
+    """Seven pulls of three arms of a basis: two each, and one is left."""
+    np.testing.assert_array_equal(private_design(np.eye(3), pulls=7, epsilon=1.0).pulls, 2)
+
+
+def test_wrong_arguments_are_told():
+    with pytest.raises(ValueError, match="pulls must be at least 3, got 2"):
+        private_design(np.eye(3), pulls=2, epsilon=1.0)
+    with pytest.raises(ValueError, match="epsilon must be positive, got 0"):
+        private_design(np.eye(3), pulls=20, epsilon=0.0)
+    with pytest.raises(ValueError, match="vectors must be finite"):
+        private_design([[1.0, np.nan]], pulls=20, epsilon=1.0)
