@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pybtex.database import parse_file
 
 import dpbai
 
@@ -23,3 +24,22 @@ def test_the_page_agrees_with_the_citation_file(key: str) -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     page = (ROOT / "book" / "cite.md").read_text(encoding="utf-8")
     assert re.findall(rf"^ *{key} *= {{(.*)}},$", page, re.M) == [citation[key]]
+
+
+BIBLIOGRAPHY = parse_file(ROOT / "book" / "references.bib").entries
+
+
+@pytest.mark.parametrize("key", BIBLIOGRAPHY)
+def test_a_work_can_be_reached_and_is_named_in_the_book_or_the_library(key: str) -> None:
+    assert {"doi", "eprint", "url"} & set(BIBLIOGRAPHY[key].fields)
+    sources = [*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
+    cited = any(re.search(rf"\b{key}\b", path.read_text(encoding="utf-8")) for path in sources)
+    name = BIBLIOGRAPHY[key].persons["author"][0].last_names[-1]
+    library = (ROOT / "dpbai").rglob("*.py")
+    assert cited or any(name in path.read_text(encoding="utf-8") for path in library)
+
+
+def test_no_work_is_cited_that_is_not_in_the_bibliography() -> None:
+    pages = [*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    assert set(re.findall(r"{cite(?::[pt])?}`(\w+)`", text)) <= set(BIBLIOGRAPHY)
