@@ -161,12 +161,16 @@ def aftermath(path):
     }
 
 
-def main(mutant, root):
-    """Kill four steps at each line: the beginning, a part and the rest of phase 1, and phase 2."""
+# The beginning, a part and the rest of phase 1, and phase 2: what of the rewards is told.
+SHARES = (None, 0.5, 1.0, 1.0)
+
+
+def main(mutant, root, only):
+    """Kill all steps at each line, or only one of them; the others then run to their ends."""
     MUTANTS[mutant]()
     before = None
-    for share in (None, 0.5, 1.0, 1.0):
-        line, killed = 1, True
+    for step, share in enumerate(SHARES[: int(only) + 1] if only else SHARES):
+        line, killed = 1 if only in ("", str(step)) else -1, True
         while killed:
             with tempfile.TemporaryDirectory(dir=root) as folder:
                 path = Path(folder, "session.json")
@@ -191,10 +195,10 @@ def main(mutant, root):
 # The tests.
 
 
-def run(mutant):
+def run(mutant, only=""):
     """Yield what came of each kill; to stop listening ends the script."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as root:
-        command = [sys.executable, __file__, mutant, root]
+        command = [sys.executable, __file__, mutant, root, only]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
             try:
                 yield from map(json.loads, script.stdout)
@@ -241,27 +245,29 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills children 
 
 
 @needs_fork
-def test_a_kill_at_any_line_loses_no_reward_and_draws_no_noise_again():
-    kills = list(run("none"))
+@pytest.mark.parametrize("step", range(len(SHARES)))
+def test_a_kill_at_any_line_loses_no_reward_and_draws_no_noise_again(step):
+    kills = list(run("none", str(step)))
     assert faults(kills) == set()
-    assert sum(not kill["killed"] for kill in kills) == 4
-    assert len(kills) > 200
-    # Kills fell on both sides of the saving of a release, before it was shown.
-    seen = [kill for kill in kills if kill["seen"]]
-    assert {kill["found"]["phase"] - kill["seen"][-1]["phase"] for kill in seen} == {0, 1}
+    assert sum(not kill["killed"] for kill in kills) == step + 1
+    assert len(kills) > 30
+    # Where a phase ends, kills fell on both sides of the saving of its release.
+    seen = [kill for kill in kills if kill["seen"] and kill["killed"]]
+    phases = {kill["found"]["phase"] - kill["seen"][-1]["phase"] for kill in seen}
+    assert phases == (set(), {0}, {0, 1}, {0, 1})[step]
 
 
 @needs_fork
 @pytest.mark.parametrize(
-    ("mutant", "claims"),
+    ("mutant", "step", "claims"),
     [
-        ("write in place", {"the file is lost"}),
-        ("rename before writing", {"the file is lost"}),
-        ("show before saving", {"noise was drawn again", "rewards were lost"}),
+        ("write in place", "0", {"the file is lost"}),
+        ("rename before writing", "0", {"the file is lost"}),
+        ("show before saving", "2", {"noise was drawn again", "rewards were lost"}),
     ],
 )
-def test_the_kills_would_find_a_session_that_does_it_otherwise(mutant, claims):
-    kills = run(mutant)
+def test_the_kills_would_find_a_session_that_does_it_otherwise(mutant, step, claims):
+    kills = run(mutant, step)
     found = set()
     for kill in kills:
         found |= faults([kill])
