@@ -22,6 +22,7 @@ from dpbai.figures.canvas import (
 )
 from dpbai.policies import Phase
 from dpbai.policies.schedule import Schedule
+from dpbai.session.shorter import noise_deviations
 
 
 def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:
@@ -182,7 +183,7 @@ def funnel(
     ]
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         for place, (phase, values, kept) in enumerate(zip(phases, shown, going_on, strict=True)):
-            deviations = phase.noise.standard_deviation * np.linalg.norm(phase.decoder, axis=1)
+            deviations = noise_deviations(phases[: place + 1])
             bars = dict(zip(phase.active, deviations.tolist(), strict=True))
             for label, arms, look in (
                 ("dropped", set(phase.active) - kept - {best}, _DROPPED),
