@@ -101,7 +101,8 @@ def end_phase(given: argparse.Namespace) -> None:
     session = _resumed(given.session, seed=given.seed)
     before = len(session.released)
     session.end_phase()
-    print(f"Ended: {session.released[before].remarks[-1]}.")
+    remark = session.released[before].remarks[-1]
+    print(f"{remark[0].upper()}{remark[1:]}.")
     _show_released(session, before)
 
 

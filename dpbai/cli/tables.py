@@ -71,10 +71,9 @@ def _numbers(sheet: Sheet, place: int, labels: Sequence[str]) -> list[float]:
             what = f"{sheet.path}, line {line}: {name or 'the column without a name'}"
             numbers.append(sheet.number(cells[place], f"{what} of arm {label!r}"))
         except ValueError as error:
-            raise ValueError(
-                f"{error} (--features says which columns are features, --categorical "
-                f"{quoted(name)} makes indicators of a column of words)"
-            ) from None
+            words = f", --categorical {quoted(name)} makes indicators of a column of words"
+            way = f"--features chooses columns{'' if 'is missing' in str(error) else words}"
+            raise ValueError(f"{error} ({way})") from None
     return numbers
 
 
