@@ -14,7 +14,7 @@ from typing import Any
 import dpbai
 from dpbai import privacy
 from dpbai._check import FloatArray
-from dpbai.cli import advice, choices, experiments, pictures, tables
+from dpbai.cli import advice, choices, pictures, tables
 from dpbai.cli.commands import PHASE_COLUMNS
 from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
 from dpbai.cli.tables import Table
@@ -49,6 +49,8 @@ def plan(given: argparse.Namespace) -> None:
     _advise(given, table, len(first.pulled))
     tables.write(phases, given.output)
     if given.gap is not None:
+        from dpbai.cli import experiments  # with what simulates, which no other command here needs
+
         experiments.show_expected(given, policy, labels)
 
 
