@@ -88,7 +88,7 @@ class Simulation:
         return int(self.recommended[near].sum()) / self.trials
 
     def interval(
-        self, level: float = 0.95, *, method: IntervalMethod = "wilson"
+        self, level: float = 0.95, *, method: IntervalMethod = "wilson", within: float = 0.0
     ) -> tuple[float, float]:
         """Return a confidence interval of the success probability.
 
@@ -98,6 +98,8 @@ class Simulation:
             Confidence, in (0, 1).
         method : {"wilson", "wilsoncc", "exact"}
             As in `scipy.stats.binomtest`; "exact" is Clopper and Pearson's.
+        within : float, default 0
+            How far below the best the recommended arm may be to be a success.
 
         Raises
         ------
@@ -105,8 +107,9 @@ class Simulation:
             If `level` lies outside (0, 1) or `method` is none of these.
         """
         _check.proportion(level, "level")
+        _check.non_negative(within, "within")
         _check.choice(method, "method", get_args(IntervalMethod))
-        test = scipy.stats.binomtest(self.successes, self.trials)
+        test = scipy.stats.binomtest(round(self.within(within) * self.trials), self.trials)
         low, high = test.proportion_ci(level, method=method)
         return float(low), float(high)
 

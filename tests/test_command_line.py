@@ -350,23 +350,61 @@ def test_study_writes_the_table_of_study_and_resumes_it_in_a_pool(call, folder):
     assert (folder / "table.csv").read_bytes() == first
 
 
-def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call):
-    code, out, err = call("budget", "arms.csv", "--gap", 0.2, "--best", LABELS[1], "--success", 0.8,
-                          "--epsilon", 1, "--policies", "dp-bai", "--trials", 2000,
-                          "-o", "budget.csv")  # fmt: skip
+def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call, folder):
+    options = ["--gap", 0.2, "--best", LABELS[1], "--success", 0.8, "--trials", 2000]
+    code, out, err = call("budget", "arms.csv", *options, "--epsilons", 1, 0.5, "--policies",
+                          "dp-bai", "-o", "budget.csv", "--figure", "budget.svg")  # fmt: skip
     assert (code, err) == (0, "")
     instance = gaps.closest(FEATURES, 1, 0.2, choices.REWARDS["bernoulli"])
     table = pd.read_csv("budget.csv")
-    assert list(table["epsilon"]) == [1, math.inf]
+    assert list(table["epsilon"]) == [math.inf, 1, 0.5]
     for row in table.itertuples():
         expected = dpbai.smallest_budget(
             partial(_dp_bai, row.epsilon), instance, error=1 - 0.8, trials=2000, seed=0
         )
         assert (row.budget, row.too_small) == (expected.budget, expected.too_small)
-    least, most = table["too_small"] + 1, table["budget"]
-    low, high = least[0] / most[1], most[0] / least[1]
-    assert f"Price of privacy for dp-bai: {low:.3g} to {high:.3g} times" in out
-    assert "Cheapest at epsilon = 1: dp-bai." in out
+        assert row.price == row.budget / table["budget"][0]
+        assert row.odds == pytest.approx(math.exp(row.epsilon))
+        loss = dpbai.simulate(_dp_bai(row.epsilon, row.budget), instance, trials=1000).regret
+        assert row.loss == pytest.approx(loss)
+        assert any(line.split()[3:5] == [str(row.budget), str(row.too_small)]
+                   for line in out.splitlines() if line.startswith("dp-bai"))  # fmt: skip
+    assert "73.1 % at epsilon = 1" in out
+    assert "62.2 % at epsilon = 0.5" in out
+    assert "differ in one reward of one pull" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    assert (folder / "budget.svg").read_text().startswith("<?xml")
+
+
+def test_budget_within_a_tolerance_is_smaller_and_compares_policies(call, folder):
+    """The second arm is 0.02 below the best, and as good as right."""
+    write_arms(folder / "arms.csv", ["a", "b", "c"], np.eye(3))
+    write_rewards(folder / "means.csv", [("a", 0.9), ("b", 0.88), ("c", 0.1)], ("arm", "mean"))
+    code, out, err = call(
+        "budget", "arms.csv", "--means", "means.csv", "--epsilon", 2, "--within", 0.05,
+        "--policies", "dp-bai", "od-linbai", "--trials", 1000, "-o", "budget.csv",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "at most 0.05 below a" in out
+    table = pd.read_csv("budget.csv")
+    assert (table["budget"] < 100).all()
+    assert table["epsilon"].isna().sum() == 1  # OD-LinBAI has none
+    policy = dpbai.DPBAI(np.eye(3), budget=100, epsilon=2)
+    laws = [dpbai.Bernoulli(mean) for mean in (0.9, 0.88, 0.1)]
+    result = dpbai.simulate(policy, dpbai.Instance(np.eye(3), rewards=laws), trials=1000)
+    assert result.success_rate < 0.9 < result.within(0.05)
+
+
+def test_tied_best_means_are_simulated_and_named(call, folder):
+    write_rewards(folder / "means.csv", zip(LABELS, [0.1, 0.2, 0.9, 0.3, 0.5, 0.9], strict=True),
+                  ("arm", "mean"))  # fmt: skip
+    code, out, err = call("simulate", "arms.csv", "--means", "means.csv", "--budget", 2000,
+                          "--epsilon", 5, "--policy", "baseline", "--trials", 200,
+                          "--within", 0.45)  # fmt: skip
+    assert (code, err) == (0, "")
+    assert '"with \\"quote\\"" or -5, was recommended in 200 of 200 runs' in out
+    assert "At most 0.45 below it: 1 of the runs." in out
+    assert "Mean loss of the answer: 0." in out
 
 
 def _dp_bai(epsilon, budget):

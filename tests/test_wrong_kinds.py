@@ -54,7 +54,10 @@ CALLS = {
     "Schedule": (dpbai.Schedule, {"arms": 5, "dimension": 2, "budget": 60}),
     "Instance": (
         dpbai.Instance,
-        {"features": X, "theta": [0.1, 0.2], "rewards": dpbai.Uniform, "bounded": True},
+        {
+            "features": X, "theta": [0.1, 0.2], "rewards": dpbai.Uniform, "bounded": True,
+            "unique": True,
+        },
     ),
     "synthetic": (dpbai.synthetic, {"omega": np.zeros(27), "seed": 0}),
     "two_armed": (dpbai.two_armed, {"x": 1.0, "y": 2.0, "gap": 0.1, "means": "printed"}),
@@ -77,7 +80,7 @@ CALLS = {
         {
             "policies": {"DP-BAI": dpbai.DPBAI}, "instance": INSTANCE, "budgets": [60],
             "epsilons": [1.0], "trials": 2, "seed": 0, "level": 0.9, "executor": None,
-            "progress": False,
+            "progress": False, "within": 0.1,
         },
     ),
     "exact_error": (
@@ -115,7 +118,7 @@ CALLS = {
         {
             "make_policy": lambda budget: dpbai.DPBAI(np.eye(2), budget=budget, epsilon=1.0),
             "instance": dpbai.Instance(np.eye(2), [0.1, 0.5]), "error": 0.2, "largest": 400,
-            "confidence": 0.9, "trials": 10, "seed": 0, "progress": False,
+            "confidence": 0.9, "trials": 10, "seed": 0, "progress": False, "within": 0.0,
         },
     ),
     "Session.resume": (dpbai.Session.resume, {"path": "none.json"}),
@@ -197,7 +200,8 @@ CALLS |= {
     ),
     "noise.gaussian_log_delta": (noise.gaussian_log_delta, {"epsilon": 1.0, "sigma": 1.0}),
     "Phase.loss": (PHASE.loss, {"reward_bound": 1.0}),
-    "Simulation.interval": (RESULT.interval, {"level": 0.9, "method": "exact"}),
+    "Simulation.interval": (RESULT.interval, {"level": 0.9, "method": "exact", "within": 0.1}),
+    "Simulation.within": (RESULT.within, {"tolerance": 0.1}),
     "privacy.run_on_table": (
         privacy.run_on_table,
         {

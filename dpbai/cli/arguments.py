@@ -144,6 +144,14 @@ def trials(sub: Parser, default: int, text: str = "simulated runs") -> None:
     sub.add_argument("--seed", type=int, default=0, help="of the simulation (default 0)")
 
 
+def within(sub: Parser) -> None:
+    """Add which answers are right."""
+    sub.add_argument(
+        "--within", type=float, default=0.0, metavar="X",
+        help="count an answer as right if its mean is at most X below the best (default 0)",
+    )  # fmt: skip
+
+
 def output(sub: Parser, columns: str) -> None:
     """Add a CSV file to write."""
     sub.add_argument("-o", "--output", metavar="FILE", help=f"write a CSV file: {columns}")

@@ -12,7 +12,9 @@ import dpbai
 from dpbai.cli import arguments, choices
 
 PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
-BUDGET_COLUMNS = ["policy", "epsilon", "budget", "too_small", "confidence"]
+BUDGET_COLUMNS = [
+    "policy", "epsilon", "odds", "budget", "too_small", "confidence", "price", "loss",
+]  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,6 +50,7 @@ def _add_run(commands: arguments.Commands) -> None:
         "close to it as linear ones can be",
     )
     arguments.best(sub, "with --gap: if this arm is the best (default: for each arm)")
+    arguments.within(sub)
     arguments.trials(sub, 2000, "with --gap: simulated runs for each possible best arm")
     arguments.output(sub, ",".join(PHASE_COLUMNS))
 
@@ -163,6 +166,7 @@ def _add_experiments(commands: arguments.Commands) -> None:
     arguments.arms(sub)
     arguments.policy(sub)
     arguments.means(sub)
+    arguments.within(sub)
     arguments.trials(sub, 1000)
     arguments.output(sub, "arm,mean,recommended")
     arguments.figure(sub)
@@ -180,6 +184,7 @@ def _add_experiments(commands: arguments.Commands) -> None:
         "--epsilons", nargs="+", type=float, required=True, metavar="E", help="privacy parameters"
     )
     arguments.means(sub)
+    arguments.within(sub)
     arguments.trials(sub, 1000, "simulated runs in each cell")
     sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
     sub.add_argument(
@@ -199,11 +204,20 @@ def _add_experiments(commands: arguments.Commands) -> None:
         "budget",
         "experiments.budgeted",
         "find the least budget for a wanted success, with privacy and without",
+        "A row for each epsilon, and one without privacy, as soon as it is found. odds: e^epsilon, "
+        "by which one reward can at most change the odds of anything that a run shows. too_small: "
+        "known not to do. price: times the budget without privacy. loss: mean loss of the answer "
+        "at that budget.",
     )
     arguments.arms(sub)
     arguments.policies(sub)
-    sub.add_argument("--epsilon", type=float, required=True, help="privacy parameter")
+    sub.add_argument(
+        "--epsilons", "--epsilon", nargs="+", type=float, required=True, metavar="E",
+        help="privacy parameters; smaller is more private",
+    )  # fmt: skip
     sub.add_argument("--success", type=float, default=0.95, help="wanted (default 0.95)")
     arguments.means(sub)
+    arguments.within(sub)
     arguments.trials(sub, 20_000, "the most simulated runs for one budget")
     arguments.output(sub, ",".join(BUDGET_COLUMNS))
+    arguments.figure(sub)

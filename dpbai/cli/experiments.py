@@ -8,7 +8,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import astuple
 from functools import partial
 from multiprocessing import get_context
 from typing import Any
@@ -20,6 +21,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.cli import choices, gaps, pictures, tables
 from dpbai.cli.commands import BUDGET_COLUMNS
+from dpbai.cli.sheets import quoted
 from dpbai.cli.tables import Table
 from dpbai.exact import NotExactError, exact_success
 from dpbai.instance import Instance
@@ -31,6 +33,12 @@ from dpbai.study import study, takes_epsilon
 _MOST_ARMS = 40
 _MOST_TOLD = 12
 _LEVEL = 0.95
+_LOSS_TRIALS = 1000
+_LARGEST_EXPONENT = 700.0
+_BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
+_STUDY_SHOWN = (
+    "policy", "budget", "epsilon", "trials", "success_rate", "low", "high", "regret", "within",
+)  # fmt: skip
 
 
 def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[str]) -> None:
@@ -39,13 +47,15 @@ def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[st
     _check.whole(given.trials, "trials")
     arms = _candidates(labels, given.best)
     instances = gaps.every(policy.features, arms, given.gap, law)
-    rows = []
-    for arm in tqdm(instances, unit="arm", disable=None, leave=False):
-        rate, low, high = _success(policy, instances[arm], given.trials, given.seed)
-        rows.append((rate, low, high, labels[arm]))
+    rows = [
+        (*_success(policy, instances[arm], given), labels[arm])
+        for arm in tqdm(instances, unit="arm", disable=None, leave=False)
+    ]
     worst, best = min(rows), max(rows)
+    if given.within:
+        print(f"Found means: an arm at most {given.within:g} below the best is recommended.")
     print(
-        f"If the best arm leads by {given.gap:g} (rewards 0 and 1, the other means as close as "
+        f"If the best arm leads by {given.gap:g} (rewards 0 and 1, the other means as close as\n"
         "linear means can be),"
     )
     if len(rows) == 1:
@@ -53,7 +63,10 @@ def show_expected(given: argparse.Namespace, policy: Policy, labels: Sequence[st
     else:
         print(f"it is found with probability {_told(worst)} if it is {worst[3]},")
         print(f"and {_told(best)} if it is {best[3]}; others lie between.")
-    _show_means(labels, instances[labels.index(worst[3])])
+    hardest = instances[labels.index(worst[3])]
+    loss = simulate(policy, hardest, trials=given.trials, seed=given.seed).regret
+    print(f"The mean loss of the answer is then {loss:.3g}.")
+    _show_means(labels, hardest)
     if len(arms) < len(labels) and given.best is None:
         print(f"(Of {len(labels)} arms, {len(arms)} were looked at.)")
     cannot = len(arms) - len(instances)
@@ -80,9 +93,13 @@ def simulated(given: argparse.Namespace) -> None:
     low, high = result.interval(_LEVEL)
     tables.show(table)
     print(
-        f"The best arm, {labels[instance.best]}, was recommended in {result.successes} of "
-        f"{result.trials} runs: {result.success_rate:.4g} (95% interval {low:.4g} to {high:.4g})."
+        f"The best arm, {_best_of(labels, instance)}, was recommended in "
+        f"{result.successes} of {result.trials} runs: {result.success_rate:.4g} "
+        f"(95% interval {low:.4g} to {high:.4g})."
     )
+    if given.within:
+        print(f"At most {given.within:g} below it: {result.within(given.within):.4g} of the runs.")
+    print(f"Mean loss of the answer: {result.regret:.4g}.")
     print(f"Pulls: at most {result.pulls} of {policy.budget}.")
     tables.write(table, given.output)
     if given.figure:
@@ -106,13 +123,14 @@ def studied(given: argparse.Namespace) -> None:
             epsilons=given.epsilons,
             trials=given.trials,
             seed=given.seed,
+            within=given.within,
             executor=executor,
             path=given.cells,
             progress=sys.stderr.isatty(),
         )
-    table = Table(list(frame.columns), list(frame.itertuples(index=False)))
-    tables.show(table)
-    tables.write(table, given.output)
+    shown = frame[list(_STUDY_SHOWN)]  # what 80 columns hold
+    tables.show(Table(list(_STUDY_SHOWN), list(shown.itertuples(index=False))))
+    tables.write(Table(list(frame.columns), list(frame.itertuples(index=False))), given.output)
     if given.figure:
         from dpbai.figures import success_curves
 
@@ -121,45 +139,88 @@ def studied(given: argparse.Namespace) -> None:
 
 def budgeted(given: argparse.Namespace) -> None:
     """Find the least budget for a wanted success, with privacy and without."""
+    pictures.check(given.figure)
     labels, features, _ = tables.read_arms(given)
     instance = _instance(given, labels, features)
-    rows, searches = [], {}
     makers = _makers(given)
-    cases = [
-        (name, epsilon)
-        for name, maker in makers.items()
-        for epsilon in ((given.epsilon, math.inf) if takes_epsilon(maker) else (math.nan,))
-    ]
-    for name, epsilon in tqdm(cases, unit="search", disable=None, leave=False):
-        parameters = {} if math.isnan(epsilon) else {"epsilon": epsilon}
-        found = smallest_budget(
-            partial(_with_budget, partial(makers[name], features, **parameters)),
-            instance,
-            error=1 - given.success,
-            trials=given.trials,
-            seed=given.seed,
-        )
-        rows.append((name, epsilon, found.budget, found.too_small, found.confidence))
-        searches[name, epsilon] = found
-    table = Table(BUDGET_COLUMNS, rows)
-    print(
-        f"Least budget to find {labels[instance.best]} with probability {given.success:g} "
-        f"(it leads by {np.sort(instance.gaps)[1]:.4g}); `too_small` is known not to do:"
-    )
-    tables.show(table)
-    for name in makers:
-        if (name, math.inf) in searches:
-            private, free = searches[name, given.epsilon], searches[name, math.inf]
-            low = f"{(private.too_small + 1) / free.budget:.3g}"
-            high = f"{private.budget / (free.too_small + 1):.3g}"
-            ratio = low if low == high else f"{low} to {high}"
-            print(f"Price of privacy for {name}: {ratio} times the budget without it.")
-    budgets = {
-        name: found.budget for (name, epsilon), found in searches.items() if epsilon < math.inf
+    epsilons = sorted({_check.epsilon(epsilon) for epsilon in given.epsilons} - {math.inf})
+    right = _right(labels, instance, given.within)
+    told = f"Least budget for an answer that is {right} with probability {given.success:g}:"
+    print(textwrap.fill(told, 80))
+    print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
+    rows: list[tuple[Any, ...]] = []
+    for name, maker in makers.items():
+        free = None
+        for epsilon in (math.inf, *epsilons[::-1]) if takes_epsilon(maker) else (math.nan,):
+            parameters = {} if math.isnan(epsilon) else {"epsilon": epsilon}
+            make = partial(_with_budget, partial(maker, features, **parameters))
+            found = smallest_budget(
+                make, instance, error=1 - given.success, within=given.within, trials=given.trials,
+                seed=given.seed, progress=sys.stderr.isatty(),
+            )  # fmt: skip
+            free = free or found
+            loss = simulate(
+                make(found.budget), instance, trials=_LOSS_TRIALS, seed=given.seed
+            ).regret
+            least = (found.too_small + 1) / free.budget
+            most = found.budget / (free.too_small + 1)
+            price = found.budget / free.budget
+            odds = _odds(epsilon)
+            rows.append((name, epsilon, odds, *astuple(found), price, loss))
+            # Two searches by simulation leave a range.
+            shown = f"{least:.3g}-{most:.3g}" if f"{least:.3g}" != f"{most:.3g}" else f"{price:.3g}"
+            cells = (name, f"{epsilon:g}", f"{odds:.4g}", *(f"{n:.10g}" for n in astuple(found)))
+            cells = (*cells, "1" if found is free else shown, f"{loss:.2g}")
+            print(_BUDGET_ROW.format(*cells).replace("nan", "   "), flush=True)
+    cheapest = {
+        f"{epsilon:g}": min((row[3], row[0]) for row in rows if row[1] == epsilon)[1]
+        for epsilon in epsilons
+        if len({row[0] for row in rows if row[1] == epsilon}) > 1
     }
-    if budgets:
-        print(f"Cheapest at epsilon = {given.epsilon:g}: {min(budgets, key=budgets.__getitem__)}.")
-    tables.write(table, given.output)
+    if cheapest:
+        each = ", ".join(f"{name} at epsilon = {epsilon}" for epsilon, name in cheapest.items())
+        print(textwrap.fill(f"Cheapest: {each}.", 80))
+    if any(row[1] == row[1] for row in rows):
+        _explain(epsilons)
+    tables.write(Table(BUDGET_COLUMNS, rows), given.output)
+    if given.figure:
+        _draw_budgets(rows, given.figure)
+
+
+def _odds(epsilon: float) -> float:
+    """Return e^epsilon, as far as doubles reach."""
+    return math.exp(epsilon) if epsilon < _LARGEST_EXPONENT or math.isnan(epsilon) else math.inf
+
+
+def _explain(epsilons: Sequence[float]) -> None:
+    """Say what epsilon means."""
+    print()
+    print(
+        textwrap.fill(
+            "What epsilon means: two sets of rewards are neighbours if they differ in one reward "
+            "of one pull. Whoever sees everything that a run releases, and knows all rewards but "
+            "one, can improve the odds of a guess about that one by a factor of at most e^epsilon "
+            "(for dp-bai-gauss: up to a further probability of delta). A guess that was right with "
+            "probability 50 % is right with at most",
+            80,
+        )
+    )
+    for epsilon in epsilons:
+        print(f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:g}")
+    print("If one person gives several rewards, multiply epsilon by their number.")
+
+
+def _best_of(labels: Sequence[str], instance: Instance) -> str:
+    return " or ".join(quoted(labels[arm]) for arm in instance.ties)
+
+
+def _right(labels: Sequence[str], instance: Instance, within: float) -> str:
+    """Return in words which answers are right."""
+    best = _best_of(labels, instance)
+    if within:
+        return f"at most {within:g} below {best}"
+    lead = min(instance.gaps[instance.gaps > 0], default=0.0)
+    return f"{best} (ahead by {lead:.4g})"
 
 
 def _with_budget(make: Any, budget: int) -> Policy:
@@ -194,7 +255,7 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
                     f"mean of arm {label!r} must lie in [{law.lowest:g}, {law.highest:g}] for "
                     f"{given.rewards} rewards, got {mean:g}"
                 )
-        return Instance(features, rewards=[law.make(mean) for mean in means])
+        return Instance(features, rewards=[law.make(mean) for mean in means], unique=False)
     instances = gaps.every(features, _candidates(labels, given.best), given.gap, law)
     hardest = min(instances.values(), key=lambda instance: float(instance.gaps.sum()))
     _show_means(labels, hardest)
@@ -204,27 +265,46 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
 def _show_means(labels: Sequence[str], instance: Instance) -> None:
     """Print supposed means from the best down, of many arms the first ones and the last."""
     order = np.argsort(-instance.means, kind="stable").tolist()
-    entries = [f"{labels[arm]} {instance.means[arm]:.3g}" for arm in order]
+    entries = [f"{quoted(labels[arm])} {instance.means[arm]:.3g}" for arm in order]
     if len(entries) > _MOST_TOLD:
         entries[_MOST_TOLD - 2 : -1] = ["..."]
     print(textwrap.fill(f"Means taken for --gap: {', '.join(entries)}", 80))
 
 
 def _success(
-    policy: Policy, instance: Instance, trials: int, seed: int
+    policy: Policy, instance: Instance, given: argparse.Namespace
 ) -> tuple[float, float, float]:
     """Return the success probability and an interval of it, a point if it is exact."""
-    try:
-        exact = exact_success(policy, instance)
-    except NotExactError:
-        result = simulate(policy, instance, trials=trials, seed=seed)
-        return (result.success_rate, *result.interval(_LEVEL))
-    return exact, exact, exact
+    if not given.within:
+        with suppress(NotExactError):
+            exact = exact_success(policy, instance)
+            return exact, exact, exact
+    result = simulate(policy, instance, trials=given.trials, seed=given.seed)
+    return (result.within(given.within), *result.interval(_LEVEL, within=given.within))
 
 
 def _told(row: tuple[float, float, float, str]) -> str:
     rate, low, high, _ = row
     return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
+
+
+def _draw_budgets(rows: Sequence[tuple[Any, ...]], path: str) -> None:
+    from dpbai.figures.canvas import canvas
+
+    with canvas() as (figure, axes):
+        for name in dict.fromkeys(row[0] for row in rows):
+            points = [(row[1], row[3]) for row in rows if row[0] == name]
+            private = [point for point in points if point[0] < math.inf]
+            (line,) = axes.plot(*np.reshape(private, (-1, 2)).T, marker="o", label=name)
+            for _, budget in set(points) - set(private):
+                axes.axhline(budget, color=line.get_color(), linestyle="--", linewidth=1)
+        axes.set(xlabel="epsilon (smaller is more private)", xscale="log", yscale="log")
+        ticks = sorted({row[1] for row in rows if row[1] < math.inf})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_ylabel("least budget (dashed: without privacy)")
+        axes.legend()
+        pictures.save(figure, path)
 
 
 def _draw_recommended(
