@@ -23,6 +23,7 @@ POLICIES = {
     "DPBAIGauss": dpbai.DPBAIGauss(FEATURES, budget=150, epsilon=0.5, delta=1e-5),
     "DPOD": dpbai.DPOD(FEATURES, budget=150, epsilon=0.5, norm="l1"),
     "ODLinBAI": dpbai.ODLinBAI(FEATURES, budget=150),
+    "DPDesign": dpbai.DPDesign(FEATURES, budget=150, epsilon=0.5, phases=2),
 }
 
 
@@ -156,7 +157,7 @@ def test_what_was_not_recorded_or_is_released_cannot_be_undone():
 @given(data=st.data())
 def test_fewer_rewards_cost_no_more_privacy_whatever_their_numbers(data):
     """By the account of OpenDP and by the law of the noise; and no noise is wider than it must."""
-    policy = POLICIES[data.draw(st.sampled_from(["DPBAI", "DPBAIGauss", "DPOD"]))]
+    policy = POLICIES[data.draw(st.sampled_from(["DPBAI", "DPBAIGauss", "DPOD", "DPDesign"]))]
     phase = policy.phase(1, range(8))
     pulls = tuple(data.draw(st.integers(1, planned)) for planned in phase.pulls)
     fewer = shortened(phase, pulls)

@@ -23,16 +23,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, NoReturn, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
-from dpbai.privacy.certificate import Certificate, certificate, certify
+from dpbai.policies.phase import arms_of
+from dpbai.privacy.certificate import Certificate
 from dpbai.session import file
 from dpbai.session.noise import (
     NumpyNoise,
@@ -46,12 +44,11 @@ from dpbai.session.records import (
     SessionError,
     State,
     checked_labels,
-    named,
     with_batch,
 )
 from dpbai.session.rewards import Sum, array_sum, checked_range, stated_sum
-from dpbai.session.shorter import noise_deviations, shortened
-from dpbai.session.single import noisy_release
+from dpbai.session.run import Run
+from dpbai.session.shorter import noise_deviations
 from dpbai.session.store import Store, StoreError
 
 SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
@@ -112,9 +109,9 @@ class Session:
     ) -> None:
         arms = range(arms_of(policy))
         self._begin(policy, noise, arms if labels is None else labels, reward_range)
-        self._promised  # noqa: B018  (noise that the source lacks fails here)
+        self._run.promised  # noqa: B018  (noise that the source lacks fails here)
         self._store = None if path is None else _store(path)
-        state = self._advanced(self._started((), (), {}))
+        state = self._run.advanced(self._run.started((), (), {}))
         self._at = state, self._store.create(self._content(state)) if self._store else b""
 
     @classmethod
@@ -154,11 +151,8 @@ class Session:
                 raise ValueError(f"it was begun with noise from {content['noise']}")
             session = cls.__new__(cls)
             session._begin(policy, noise, file.labels_of(content), content["reward_range"])
-            state = session._started((), (), file.batches_in(content))
-            for released in file.finished_in(content):
-                executed = shortened(state.plan, released.pulls)
-                finished, past = (*state.finished, released), (*state.past, executed)
-                state = session._started(finished, past, state.batches)
+            finished, batches = file.finished_in(content), file.batches_in(content)
+            state = session._run.replayed(finished, batches)
             sums, counts = file.received_in(content, state.phase)
             session._at = replace(state, sums=sums, counts=counts), data
             session._store = store
@@ -186,8 +180,8 @@ class Session:
         self.policy = policy
         self.labels = checked_labels(labels, arms_of(policy))
         self.reward_range = checked_range(reward_range)
-        self._arm_of = {label: arm for arm, label in enumerate(self.labels)}
         self.noise = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
+        self._run = Run(policy, self.noise, self.labels, self.reward_range)
         self._mutex, self._process = threading.Lock(), os.getpid()
         for remark in self.noise.remarks:
             warnings.warn(remark, ReleaseWarning, stacklevel=3)
@@ -268,11 +262,7 @@ class Session:
         low, high = self.reward_range
         if (low, high) != (0.0, 1.0):
             notes.append(f"rewards lie in [{low:.15g}, {high:.15g}], and are mapped to [0, 1]")
-        return self._promised.after([phase.epsilon for phase in self.released], notes)
-
-    @cached_property
-    def _promised(self) -> Certificate:
-        return certificate(self.policy, mechanism=self.noise)
+        return self._run.promised.after([phase.epsilon for phase in self.released], notes)
 
     @property
     def deviations(self) -> dict[Label, float]:
@@ -364,19 +354,13 @@ class Session:
             else.
         """
         with self._mutex:
-            state = self._state
-            phase = state.plan
-            if not all(state.counts):
-                arm = self.labels[phase.pulled[state.counts.index(0)]]
-                raise SessionError(f"each arm needs one reward at least, and {arm!r} has none")
-            self._keep(self._advanced(self._after(state, shortened(phase, state.counts))))
+            self._keep(self._run.ended(self._state))
 
     def _take(self, parts: Sequence[tuple[Any, Sum]], batch: Label | None, undo: bool) -> None:
         sign = -1 if _check.flag(undo, "undo") else 1
         with self._mutex:
             state = self._state if batch is None else with_batch(self._state, batch, undo)
-            state = self._with(state, parts, sign)
-            self._keep(self._advanced(state))
+            self._keep(self._run.advanced(self._run.with_rewards(state, parts, sign)))
 
     def _keep(self, state: State) -> None:
         """Save a state, and only then show it: noise that a crash swallowed was seen by no one."""
@@ -386,88 +370,11 @@ class Session:
                 data = self._store.replace(self._content(state), self._at[1])
             except StoreError as error:
                 raise SessionError(str(error)) from None
+        elif os.getpid() != self._process:
+            raise SessionError("a session in memory goes on in the process that began it")
         # One step. Interrupted before it, the old state goes with the bytes of a file that is gone,
         # which the store refuses to replace.
         self._at = state, data
-
-    def _with(self, state: State, parts: Sequence[tuple[Any, Sum]], sign: int) -> State:
-        """Return the state with more rewards, or without some."""
-        phase = state.plan
-        sums, counts = list(state.sums), list(state.counts)
-        for label, (total, count) in parts:
-            # A label that is unknown is not repeated: it may be a reward in the wrong place.
-            name = named(label)
-            arm = None if name is None else self._arm_of.get(name)
-            if arm is None or arm not in phase.pulled:
-                raise ValueError("rewards must be of arms that are asked for, see requests")
-            position = phase.pulled.index(arm)
-            missing, received = phase.pulls[position] - counts[position], counts[position]
-            if sign > 0 and count > missing:
-                raise ValueError(f"arm {label!r} needs {missing} more rewards, got {count}")
-            if sign < 0 and not 0 <= sums[position] - total <= received - count:
-                raise ValueError(f"arm {label!r} has not had these rewards in this phase")
-            sums[position] += sign * total
-            counts[position] += sign * count
-        return replace(state, sums=tuple(sums), counts=tuple(counts))
-
-    def _started(
-        self,
-        finished: tuple[Released, ...],
-        past: tuple[Phase, ...],
-        batches: Mapping[str, int],
-    ) -> State:
-        """Return the state in which the phase after the `finished` ones begins."""
-        active = finished[-1].survivors if finished else self.labels
-        if len(active) == 1:
-            return State(finished, past, None, (), (), batches)
-        arms = [self._arm_of[label] for label in active]
-        spent = sum(phase.cost for phase in past)
-        phase = planned(self.policy, len(finished) + 1, arms, spent=spent, past=past)
-        if phase.remembered and phase.remembered != len(_statistics(finished)):
-            raise ValueError("what its phases have released does not fit their plans")
-        zeros = (0,) * len(phase.pulled)
-        return State(finished, past, phase, tuple(map(Fraction, zeros)), zeros, batches)
-
-    def _advanced(self, state: State) -> State:
-        """Release the phase under way if it is complete, and so on."""
-        while state.phase is not None and state.counts == state.phase.pulls:
-            state = self._after(state, state.phase)
-        return state
-
-    def _after(self, state: State, executed: Phase) -> State:
-        """Release the phase under way, as it was executed, and begin the next."""
-        if not self._store and os.getpid() != self._process:
-            raise SessionError("a session in memory goes on in the process that began it")
-        finished = (*state.finished, self._release(state, executed))
-        return self._started(finished, (*state.past, executed), state.batches)
-
-    def _release(self, state: State, phase: Phase) -> Released:
-        if not self._promised.covers(certify([phase], mechanism=self.noise)):
-            raise SessionError(
-                f"the plan of phase {phase.index} loses more than all plans that the guarantee was "
-                "computed from; a policy must plan the same phase for the same active set each time"
-            )
-        remarks: tuple[str, ...] = ()
-        if phase is not state.phase:
-            remarks = (
-                f"phase {phase.index} was ended with {phase.cost} of {state.plan.cost} rewards, "
-                "and with noise that is wider in proportion",
-            )
-        release = noisy_release(phase, state.sums, self.noise, phase.index)
-        before = _statistics(state.finished) if phase.remembered else []
-        released = np.array([[*before, *release.statistic]])
-        survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
-        low, high = self.reward_range
-        names = self.labels
-        return Released(
-            **{**vars(release), "remarks": release.remarks + remarks},
-            phase=phase.index,
-            active=tuple(names[arm] for arm in phase.active),
-            pulled=tuple(names[arm] for arm in phase.pulled),
-            pulls=phase.pulls,
-            estimates=tuple((low + (high - low) * phase.estimates(released)[0]).tolist()),
-            survivors=tuple(names[arm] for arm in survivors[0].tolist()),
-        )
 
     def _content(self, state: State) -> Mapping[str, Any]:
         return file.content(self.policy, self.noise.name, self.labels, self.reward_range, state)
@@ -481,18 +388,6 @@ def _source(name: str) -> ReleaseNoise:
     if name not in SOURCES:
         raise ValueError(f"it was begun with noise from {name}: pass that noise")
     return SOURCES[name]()
-
-
-def _statistics(finished: Sequence[Released]) -> list[float]:
-    """Return all that phases released, oldest first."""
-    return [value for released in finished for value in released.statistic]
-
-
-def _tie_breaker(source: ReleaseNoise, phase: int) -> np.random.Generator:
-    """Return what breaks ties in a phase: chance that nobody knows, unless the source is seeded."""
-    if isinstance(source, NumpyNoise):
-        return source.generator(phase, 1)
-    return np.random.default_rng()
 
 
 def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
