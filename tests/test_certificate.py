@@ -540,6 +540,21 @@ def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, gro
 # Laws for which more than one reward is accounted.
 
 
+@pytest.mark.parametrize("law", [Laplace, partial(Gaussian, delta=1e-5)])
+def test_arms_that_move_the_same_coordinate_move_it_together(law):
+    """The sum of all three arms, each with one reward changed: three times the move of one."""
+    together = replace(
+        PLAN,
+        pulls=(2, 2, 2),
+        noise=law(1.0),
+        release_matrix=np.ones((1, 3)),
+        decoder_matrix=np.ones((3, 1)),
+    )
+    found = dpbai.certify([together], neighbours="pull index").epsilon
+    assert found == pytest.approx(law(1.0).loss([1.5]))
+    assert found == pytest.approx(dpbai.certify([together], group=3).epsilon)
+
+
 @dataclass(frozen=True)
 class Cauchy:
     """Heavy tails: the loss grows with the logarithm of the shift."""
@@ -705,6 +720,17 @@ def test_a_session_releases_no_plan_that_its_guarantee_does_not_cover():
     with pytest.raises(SessionError, match="loses more than all plans that the guarantee"):
         run.record({arm: [1.0] * pulls for arm, pulls in second.items()})
     assert (run.certificate, run.requests, len(run.released)) == (promised, second, 1)
+
+
+def test_a_plan_with_a_larger_delta_is_not_covered():
+    usual, weaker = (
+        dpbai.certify([replace(PLAN, noise=Gaussian(2.0, delta))]) for delta in (1e-6, 1e-3)
+    )
+    assert weaker.epsilon < usual.epsilon
+    assert not replace(usual, complete=True).covers(weaker)
+    assert replace(usual, complete=True).covers(usual)
+    assert not replace(weaker, complete=True).covers(usual)
+    assert usual.covers(weaker)  # it is no guarantee, and has nothing to cover
 
 
 # Text.

@@ -224,11 +224,23 @@ def test_one_reward_never_moves_the_statistic_further_than_the_shifts_say(
 
 
 @given(matrix=matrices.map(np.array), pulls=st.lists(st.integers(1, 30), min_size=3, max_size=3))
-def test_shifts_pass_those_of_real_arithmetic_by_rounding_alone(matrix, pulls):
+def test_shifts_are_those_of_real_arithmetic_and_one_rounding(matrix, pulls):
+    """In exact numbers: the move, and the unit of the largest value that the statistic can have."""
     phase = plan(matrix, pulls)
-    ours = max(sum(shift, Fraction()) for shift in shifts(phase))
-    real = max(np.abs(column).sum() / n for column, n in zip(matrix.T, pulls, strict=True))
-    assert real * (1 - 1e-12) <= ours <= real + 1e-9
+    found = shifts(phase)
+    sizes = [sum(abs(Fraction(entry)) for entry in row) for row in matrix.tolist()]
+    for column, n in zip(matrix.T.tolist(), pulls, strict=True):
+        needed = [
+            (abs(Fraction(entry)) / n + Fraction(math.ulp(float(size)))) * (entry != 0)
+            for entry, size in zip(column, sizes, strict=True)
+        ]
+        assert any(
+            all(
+                least <= step <= least * (1 + Fraction(1, 10**12))
+                for step, least in zip(shift, needed, strict=True)
+            )
+            for shift in found
+        )
 
 
 def test_sums_in_floating_point_would_break_that_promise():
