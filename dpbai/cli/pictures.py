@@ -18,8 +18,8 @@ def check(path: str | None) -> None:
     if Path(path).suffix not in FIGURES:
         raise ValueError(f"--figure must end in {' or '.join(FIGURES)}, got {path!r}")
     _check.path(path, "--figure")
-    pyplot()
     import_module("dpbai.figures")
+    pyplot()
 
 
 def pyplot() -> Any:
