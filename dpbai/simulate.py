@@ -245,28 +245,29 @@ def _run(
     batch: Batch, instance: Instance, rng: np.random.Generator, remember: bool
 ) -> Iterator[tuple[_Group, tuple[int, ...], FloatArray]]:
     """Yield each group with each of its surviving sets, and the releases of these trials."""
-    counts = [(group.phase, len(before)) for group, before in batch]
-    means = _empirical_means(counts, instance, rng)
+    plans = [(group.phase, len(before)) for group, before in batch]
+    means = _empirical_means(plans, instance, rng)
     for (group, before), mean in zip(batch, means, strict=True):
         phase = group.phase
         noise = phase.noise.sample(rng, (len(before), phase.coordinates))
         released = phase.statistic(mean) + noise
         if phase.remembered:
             released = np.hstack([before, released])
-        survivors = phase.survivors(released, rng)
         if phase.keep == 1:
-            sets, where = np.arange(instance.arms)[:, None], survivors[:, 0]
-        else:
-            sets, where = np.unique(survivors, axis=0, return_inverse=True)
-        tally = np.bincount(where.ravel(), minlength=len(sets))
+            times = phase.survivals(released, rng).tolist()
+            for arm, count in zip(phase.active, times, strict=True):
+                if count:
+                    yield group, (arm,), np.empty((count, 0))
+            continue
+        survivors = phase.survivors(released, rng)
+        sets, where, counts = np.unique(survivors, axis=0, return_inverse=True, return_counts=True)
         if remember:
             released = released[np.argsort(where, axis=None, kind="stable")]
         else:
             released = np.empty((len(before), 0))
-        ends = np.cumsum(tally)
-        for number in np.flatnonzero(tally):
-            stop = ends[number]
-            yield group, tuple(sets[number].tolist()), released[stop - tally[number] : stop]
+        parts = np.split(released, np.cumsum(counts)[:-1])
+        for kept, part in zip(sets.tolist(), parts, strict=True):
+            yield group, tuple(kept), part
 
 
 def _empirical_means(
@@ -278,15 +279,15 @@ def _empirical_means(
         for key in zip(phase.pulled, phase.pulls, strict=True):
             needed[key] += count
     drawn = {
-        (arm, pulls): instance.laws[arm].sums(pulls, count, rng) / pulls
+        (arm, pulls): instance.laws[arm].sums(pulls, count, rng)
         for (arm, pulls), count in needed.items()
     }
     used: Counter[tuple[int, int]] = Counter()
     means = []
     for phase, count in batch:
-        mean = np.empty((count, len(phase.pulled)))
-        for column, key in enumerate(zip(phase.pulled, phase.pulls, strict=True)):
-            mean[:, column] = drawn[key][used[key] : used[key] + count]
+        mean = np.empty((len(phase.pulled), count))
+        for row, key in zip(mean, zip(phase.pulled, phase.pulls, strict=True), strict=True):
+            np.divide(drawn[key][used[key] : used[key] + count], key[1], out=row)
             used[key] += count
-        means.append(mean)
+        means.append(mean.T)
     return means

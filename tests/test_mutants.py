@@ -57,13 +57,14 @@ def estimates_differ(checked):
 
 
 def survivors_with(change):
-    """Return a mutant of `Phase.survivors` that changes estimates or how many are kept."""
+    """Return a mutant of `Phase._survivors` that changes estimates or how many are kept."""
 
     def survivors(self, released, rng):  # noqa: ARG001
         estimates, keep = change(self, self.estimates(released))
         order = np.argsort(-estimates, axis=1, kind="stable")
-        positions = np.sort(order[:, :keep], axis=1)
-        return np.asarray(self.active)[positions]
+        kept = np.zeros(estimates.shape[::-1], dtype=bool)
+        kept[order[:, :keep].T, np.arange(len(estimates))] = True
+        return np.arange(len(self.active)), kept
 
     return survivors
 
@@ -111,13 +112,13 @@ DP_OD = (synthetic, "DP-OD", 120, 0.9)
 
 MUTANTS = {
     "argmin for argmax in the last phase": (
-        Phase, "survivors", survivors_with(smallest_in_the_last_phase), DP_BAI, rates_differ),
+        Phase, "_survivors", survivors_with(smallest_in_the_last_phase), DP_BAI, rates_differ),
     "argmin in the last phase of several": (
-        Phase, "survivors", survivors_with(smallest_in_the_last_phase), LADDER, rates_differ),
+        Phase, "_survivors", survivors_with(smallest_in_the_last_phase), LADDER, rates_differ),
     "two arms kept in the last phase": (
-        Phase, "survivors", survivors_with(two_in_the_last_phase), DP_BAI, rates_differ),
-    "one arm too many kept": (Phase, "survivors", survivors_with(one_more), LADDER, rates_differ),
-    "one arm too few kept": (Phase, "survivors", survivors_with(one_less), LADDER, rates_differ),
+        Phase, "_survivors", survivors_with(two_in_the_last_phase), DP_BAI, rates_differ),
+    "one arm too many kept": (Phase, "_survivors", survivors_with(one_more), LADDER, rates_differ),
+    "one arm too few kept": (Phase, "_survivors", survivors_with(one_less), LADDER, rates_differ),
     "the proof's sizes for the printed ones": (
         Schedule, "sizes", property(printed_sizes_from_the_proof), LADDER, sizes_differ),
     "noise twice too large": (

@@ -225,22 +225,21 @@ def _shares(level):
     return [1 - 1.2 * level, 0.8 * level, 0.4 * level]
 
 
-DESIGNED = {
-    "DPDesign": partial(dpbai.DPDesign, epsilon=2.0, phases=1),
-    "DPDesign, remembering": partial(dpbai.DPDesign, epsilon=2.0, phases=2),
-    "DPDesign, no noise": partial(dpbai.DPDesign, epsilon=math.inf, phases=2),
+REMEMBERING = {
+    "DPDesign, two phases": partial(dpbai.DPDesign, epsilon=2.0, phases=2),
+    "DPDesign, two phases, no noise": partial(dpbai.DPDesign, epsilon=math.inf, phases=2),
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", MAKERS | DESIGNED)
+@pytest.mark.parametrize("name", MAKERS | REMEMBERING)
 def test_relabelling_relabels_what_simulations_and_exact_probabilities_answer(name, law):
     trials = 20_000
     counts = []
     for seed, order in enumerate([tuple(range(5)), *ORDERS]):
         rows = FEATURES[list(order)]
         instance = dpbai.Instance(rows, THETA, rewards=LAWS[law])
-        policy = (MAKERS | DESIGNED)[name](rows, budget=26)
+        policy = (MAKERS | REMEMBERING)[name](rows, budget=26)
         result = dpbai.simulate(policy, instance, trials=trials, seed=seed)
         counts.append(result.recommended[np.argsort(order)])
         if law != "Bernoulli" or name not in {"DP-BAI", "DP-BAI-Gauss", "Baseline"}:

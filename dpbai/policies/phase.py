@@ -197,12 +197,28 @@ class Phase:
         `released` has shape (trials, remembered + q). Arms that tie for the last places get them at
         random, all with the same chance; from `rng` nothing is drawn where there is no tie.
         """
+        some, kept = self._survivors(released, rng)
+        arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
+        if self.keep > 1:
+            return arms[np.nonzero(kept.T)[1]].reshape(len(released), self.keep)
+        numbers = np.arange(len(arms), dtype=np.float64)  # a product of floats is fast
+        return arms[(numbers @ kept).astype(np.int64)][:, None]
+
+    def survivals(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Return in how many trials each active arm survives; shape and ties as in `survivors`."""
+        some, kept = self._survivors(released, rng)
+        times = np.zeros(len(self.active), dtype=np.int64)
+        times[some] = [np.count_nonzero(row) for row in kept]
+        return times
+
+    def _survivors(
+        self, released: FloatArray, rng: np.random.Generator
+    ) -> tuple[IntArray, BoolArray]:
         few = len(released) < _MANY_TRIALS or len(self.active) < _MANY_ARMS
         compared = self._everyone if few else self._contenders
-        arms: IntArray = np.asarray(self.active, dtype=np.int64)
-        return arms[
-            ranking.survivors(self.decoder_matrix, released, self.reach, self.keep, compared, rng)
-        ]
+        return ranking.survivors(
+            self.decoder_matrix, released, self.reach, self.keep, compared, rng
+        )
 
     @cached_property
     def _everyone(self) -> IntArray:

@@ -60,15 +60,15 @@ def survivors(
     keep: int,
     compared: IntArray,
     rng: np.random.Generator,
-) -> IntArray:
-    """Return positions of the survivors, increasing, shape (trials, keep).
+) -> tuple[IntArray, BoolArray]:
+    """Return some arms, and which of them survive: the others do not; shape (len, trials).
 
     `compared` lists `contenders`; the other parameters are those of `tied`. Nothing is drawn from
     `rng` where there is no tie.
     """
     trials, arms = len(released), released.shape[1] if decoder is None else len(decoder)
     if keep == arms:
-        return np.tile(np.arange(arms), (trials, 1))
+        return np.arange(arms), np.ones((arms, trials), dtype=np.bool_)
     columns = np.ascontiguousarray(released.T)
     estimates = columns if decoder is None else decoder[compared] @ columns
     largest = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + reach
@@ -79,18 +79,14 @@ def survivors(
     last = len(estimates) - keep
     least = estimates.max(axis=0) if keep == 1 else np.partition(estimates, last, axis=0)[last]
     above = estimates >= least - margin
-    unclear = np.empty(0, dtype=np.int64)
-    if np.count_nonzero(above) > trials * keep:
-        unclear = np.flatnonzero(above.sum(axis=0) > keep)
-        above[:, unclear] = np.arange(len(above))[:, None] < keep  # until they are drawn below
-    if keep == 1:
-        numbers = np.arange(len(above), dtype=np.float64)  # a product of floats is fast
-        positions = compared[(numbers @ above).astype(np.int64)][:, None]
-    else:
-        positions = np.nonzero(above.T)[1].reshape(trials, keep)
-    if unclear.size:
-        positions[unclear] = _drawn(decoder, released[unclear], reach, keep, rng)
-    return np.asarray(positions, dtype=np.int64)
+    if np.count_nonzero(above) == trials * keep:
+        return compared, above
+    unclear = np.flatnonzero(above.sum(axis=0) > keep)
+    kept = np.zeros((arms, trials), dtype=np.bool_)
+    kept[compared] = above
+    kept[:, unclear] = False
+    kept[_drawn(decoder, released[unclear], reach, keep, rng).T, unclear] = True
+    return np.arange(arms), kept
 
 
 def _drawn(
@@ -100,13 +96,13 @@ def _drawn(
     keep: int,
     rng: np.random.Generator,
 ) -> IntArray:
-    """Return positions of the survivors where some arms may tie."""
+    """Return positions of the survivors, shape (trials, keep), where some arms may tie."""
     sure, equal = tied(decoder, released, reach, keep)
     order = np.where(sure, 2.0, np.where(equal, 1.0, -1.0))
     drawn = (sure | equal).sum(axis=1) > keep
     chance = rng.random((np.count_nonzero(drawn), order.shape[1]))
     order[drawn] = np.where(equal[drawn], chance, order[drawn])
-    return np.sort(np.argpartition(-order, keep - 1, axis=1)[:, :keep], axis=1)
+    return np.argpartition(-order, keep - 1, axis=1)[:, :keep]
 
 
 def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArray:
