@@ -225,3 +225,17 @@ def test_wrong_arguments_are_told():
         policy.phase(2, range(policy.timetable.sizes[1]))
     with pytest.raises(ValueError, match="active must hold 4 arms in phase 1, got 2"):
         policy.phase(1, (0, 1))
+
+
+def test_the_account_of_a_session_knows_the_rounding_of_every_sum_beforehand():
+    """Sums of thousands of rewards are rounded more coarsely than means."""
+    features = np.random.default_rng(0).normal(size=(8, 2))
+    policy = dpbai.DPDesign(features, budget=200_000, epsilon=1.0, phases=3)
+    session = dpbai.Session(policy)
+    rng = np.random.default_rng(1)
+    while session.requests:
+        session.record({arm: rng.random(pulls) for arm, pulls in session.requests.items()})
+    for released in session.released:
+        listed = policy.representatives(released.phase)
+        promised = dpbai.certify(listed, mechanism=session.noise).epsilon
+        assert 1 < released.epsilon <= promised < 1 + 1e-9

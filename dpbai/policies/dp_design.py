@@ -144,14 +144,18 @@ class DPDesign:
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan whose release is, for privacy, that of phase `index` for any active set.
 
-        Each pulled arm moves one coordinate by 1, and at most all active arms are pulled.
+        Each pulled arm moves one coordinate by 1. At most all active arms are pulled, and no sum is
+        larger than all pulls of the phase, on which its rounding depends.
         """
         arms = range(self.features.shape[0])
         if index == 1:
             return (self.phase(1, arms),)
         size, keep = self.timetable.sizes[index - 1 : index + 1]
-        active = tuple(arms[:size])
-        return (Phase(index, active, active, (1,) * size, self._noise, keep),)
+        active, total = tuple(arms[:size]), self.timetable.pulls[index - 1]
+        sums = np.diag(np.full(size, float(total)))
+        return (
+            Phase(index, active, active, (total,) * size, self._noise, keep, sums, np.eye(size)),
+        )
 
     def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
