@@ -172,8 +172,8 @@ def certificate(
     Parameters
     ----------
     policy : Policy
-        Its plans are enumerated over all active sets that can survive; DP-BAI and its relatives,
-        which can list what they release, need no enumeration.
+        Its plans are enumerated over all active sets that can survive; DP-BAI, its relatives
+        and DPDesign, which can list what they release, need no enumeration.
     neighbours : {"reward", "time step", "pull index"}
         "reward": tables differ in one reward x_{i,n} (Definition 2.1). "time step": in the rewards
         of all arms at one time, for the dual decision maker (table-DP); it reads one of them, so

@@ -256,7 +256,7 @@ class Session:
     def certificate(self) -> Certificate:
         """The guarantee of the session, with what has to be said of its noise.
 
-        For a policy other than DP-BAI and its relatives, many active sets are planned for this.
+        Policies other than DP-BAI, its relatives and DPDesign plan many active sets for this.
         """
         notes = [remark for phase in self.released for remark in phase.remarks]
         low, high = self.reward_range
