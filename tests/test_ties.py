@@ -186,6 +186,8 @@ def test_od_linbai_answers_as_enumerated_in_fractions(features, means, budget):
         result = dpbai.simulate(policy, instance, trials=100_000, seed=1)
         for count, chance in zip(result.recommended.tolist(), law, strict=True):
             assert stats.binomtest(count, 100_000, chance).pvalue > FALSE_ALARM
+        if len(rows) == 2:
+            assert dpbai.exact_success(policy, instance) == pytest.approx(law[instance.best])
         grid = np.array(list(product(*(range(n + 1) for n in phase.pulls))))
         pulled = instance.means[list(phase.pulled)]
         weight = stats.binom.pmf(grid, phase.pulls, pulled).prod(axis=1)
