@@ -95,6 +95,18 @@ def test_neither_units_nor_rounding_make_or_break_a_tie(data):
     np.testing.assert_array_equal(with_zero[:, 0] & with_zero[:, 1], released @ decoder[0] == 0)
 
 
+def test_what_is_left_of_a_sum_that_cancels_makes_no_difference():
+    """0.1 + 0.2 - 0.3 is 0 on paper; the two estimates are it and its opposite."""
+    release = 1000 * np.array([[0.1, 0.2, -0.3]])
+    phase = Phase(
+        1, (0, 1, 2), (0, 1, 2), (1,) * 3, NoNoise(), 1, release, np.array([[1.0], [-1.0], [-9.0]])
+    )
+    released = phase.statistic(np.array([[1.0, 1, 1], [1, 1, 0.999]]))
+    assert 0 < abs(released[0, 0]) < 1e-12
+    _, equal = phase.tied(released)
+    assert equal.tolist() == [[True, True, True], [True, False, False]]
+
+
 def test_small_differences_are_none():
     phase = plan(np.eye(2))
     released = np.array([[0.5, 0.5 + 1e-9], [1e6, 1e6 + 1e-3], [0.5, 0.5 + 1e-13]])
