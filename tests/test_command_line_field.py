@@ -382,11 +382,16 @@ def test_two_hundred_arms_with_long_names_fit_on_a_page(call, tmp_path):
 def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
     """Rewards of phase 1 are higher than those after: the report goes by how far arms came."""
     many(tmp_path, 20)
-    call("start", "run.json", "arms.csv", "--budget", 3000, "--epsilon", 5)
+    setting = ("--budget", 3000, "--epsilon", 5, "--policy", "dp-bai")
+    call("start", "run.json", "arms.csv", *setting)
     session = dpbai.Session.resume(tmp_path / "run.json")
     while session.requests:
         level = 0.9 if not session.released else 0.1
         session.record({arm: [level] * n for arm, n in session.requests.items()})
+    # Arms that are in play come first, also in a table that is cut.
+    call("status", "run.json", "-o", "status.csv")
+    states = pd.read_csv(tmp_path / "status.csv")["state"].tolist()
+    assert states[0] == "recommended"
     out = call("recommend", "run.json", "-o", "report.csv")[1]
     report = pd.read_csv(tmp_path / "report.csv")
     assert report["estimate"].max() > report["estimate"][0]

@@ -124,6 +124,7 @@ def status(given: argparse.Namespace) -> None:
         )
         for arm, label in enumerate(session.labels)
     ]
+    rows.sort(key=lambda row: row[1].startswith("out"))
     table = Table(["arm", "state", "estimate", "received", "missing"], rows)
     tables.write(table, given.output)
     if given.json:
