@@ -414,7 +414,8 @@ def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(call
     finish(tmp_path / "run.json")
     study = ("study", "arms.csv", "--means", "means.csv", "--budgets", 300, "--epsilons", 1,
              "--trials", 20)  # fmt: skip
-    for command in (("recommend", "run.json"), study):
+    simulate = ("simulate", "arms.csv", "--means", "means.csv", *SETTING, "--trials", 20)
+    for command in (("recommend", "run.json"), study, simulate):
         drawn = set()
         for name in ("one.svg", "two.svg"):
             code, _, err = call(*command, "--figure", name)

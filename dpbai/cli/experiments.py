@@ -310,11 +310,14 @@ def _draw_budgets(rows: Sequence[tuple[Any, ...]], path: str) -> None:
 def _draw_recommended(
     labels: Sequence[str], recommended: Sequence[int], best: int, path: str
 ) -> None:
-    from dpbai.figures.canvas import BLUE, GREY, canvas
+    from dpbai.figures.canvas import BLUE, GREY
+    from dpbai.figures.own_arms import MOST_ROWS, rows_of_arms
 
-    with canvas() as (figure, axes):
-        colors = [BLUE if arm == best else GREY for arm in range(len(labels))]
-        axes.bar(labels, recommended, color=colors)
-        axes.set(xlabel="arm (the best one in blue)", ylabel="runs that recommended it")
-        axes.tick_params(axis="x", rotation=90 if len(labels) > 12 else 0)
+    arms = sorted(range(len(labels)), key=lambda arm: (arm != best, -recommended[arm]))
+    arms = sorted(arms[:MOST_ROWS])
+    with rows_of_arms([labels[arm] for arm in arms]) as (figure, (panel,)):
+        colors = [BLUE if arm == best else GREY for arm in arms]
+        panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
+        rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
+        panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
         pictures.save(figure, path)

@@ -13,7 +13,7 @@ if not (find_spec("matplotlib") and find_spec("ipywidgets")):
 from dpbai.figures.canvas import Picture, canvas, name_lines, panels_in_a_grid
 from dpbai.figures.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
-from dpbai.figures.own_arms import run_trace
+from dpbai.figures.own_arms import rows_of_arms, run_trace
 from dpbai.figures.privacy import (
     laplace_pair,
     lead_losses,
@@ -60,6 +60,7 @@ __all__ = [
     "ratio_frame",
     "ratio_panels",
     "rival_errors",
+    "rows_of_arms",
     "run_trace",
     "sizes",
     "success_curves",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,7 +18,7 @@ from dpbai.session.records import Label, Released
 from dpbai.session.shorter import noise_deviations
 
 _REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
-_MOST_ROWS = 40
+MOST_ROWS = 40
 _LONGEST = 28  # characters of a label
 
 
@@ -47,13 +48,7 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     shown = _shown(session)
     rows = {label: row for row, label in enumerate(shown)}
     count, low, high = len(session.released), *session.reward_range
-    size = (6.6, 1.3 + 0.21 * len(rows))
-    # A label is no formula, whatever signs are in it.
-    with (
-        plt.rc_context({"text.parse_math": False}),
-        canvas(1, count, size=size, sharex=True, sharey=True, squeeze=False) as (figure, axes),
-    ):
-        panels = axes[0]
+    with rows_of_arms(shown, count) as (figure, panels):
         for number, (panel, released) in enumerate(
             zip(panels, session.released, strict=True), start=1
         ):
@@ -63,8 +58,6 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
             if means is not None:
                 known = [means[label] for label in shown]
                 panel.plot(known, list(rows.values()), "|", color=BLACK, label="known mean")
-        panels[0].set_yticks(list(rows.values()), [_short(str(label)) for label in shown])
-        panels[0].invert_yaxis()
         left_out = len(session.labels) - len(shown)
         more = f" ({left_out} arms that went less far are not shown)" if left_out else ""
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
@@ -79,11 +72,37 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     return figure
 
 
+@contextmanager
+def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Picture, list[Axes]]]:
+    """Open panels with a row for each label, which is no formula, whatever signs are in it.
+
+    Parameters
+    ----------
+    labels : sequence of int or str
+        From the top down.
+    columns : int, default 1
+        How many panels there are beside each other.
+
+    Yields
+    ------
+    Picture, and its panels from the left.
+    """
+    size = (6.6, 1.3 + 0.21 * len(labels))
+    with (
+        plt.rc_context({"text.parse_math": False}),
+        canvas(1, columns, size=size, sharex=True, sharey=True, squeeze=False) as (figure, axes),
+    ):
+        panels = list(axes[0])
+        panels[0].set_yticks(range(len(labels)), [_short(str(label)) for label in labels])
+        panels[0].set_ylim(len(labels) - 0.5, -0.5)
+        yield figure, panels
+
+
 def _shown(session: Session) -> list[Label]:
     """Return the arms in their order; of many, those that went furthest, the best of them first."""
     last = {label: released.phase for released in session.released for label in released.active}
     estimates = session.estimates
-    furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:_MOST_ROWS]
+    furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:MOST_ROWS]
     return [label for label in session.labels if label in set(furthest)]
 
 
