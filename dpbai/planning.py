@@ -31,6 +31,7 @@ from dpbai.simulate import simulate
 _FIRST_TRIALS = 100
 # Relative errors of exact probabilities: the next one serves where the last cannot decide.
 _TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-9)
+_GRAIN = 256
 _FEWEST = 4  # pulls of an arm between two plans, from which on a bound can save work
 _RISK = 0.01  # of the target: the probability that such a bound gives away
 _STEPS = 20
@@ -110,12 +111,12 @@ def smallest_budget(
 
     Notes
     -----
-    The budget doubles until it is enough, then the last interval is halved. Where probabilities are
-    exact, all smaller budgets are then decided, since rounding up pulls and the lattice of sums can
-    make the error probability rise from one budget to the next: the answer is the least of all.
-    Plans are told apart by bisection, which takes for granted that a larger budget never means
-    fewer pulls, as for every policy of this library; a policy that is seen to break this is tried
-    at every single budget.
+    The budget doubles until it is enough, then the last interval is halved, down to 0.4 % of it
+    where simulations decide. Where probabilities are exact, all smaller budgets are then decided,
+    since rounding up pulls and the lattice of sums can make the error probability rise from one
+    budget to the next: the answer is the least of all. Plans are told apart by bisection, which
+    takes for granted that a larger budget never means fewer pulls, as for every policy of this
+    library; a policy that is seen to break this is tried at every single budget.
 
     Of plans that pull each arm equally often and differ in nothing else, many are excluded at once.
     Let W_n be the released sums after n pulls of each arm, noise included, in units of the noise.
@@ -148,7 +149,7 @@ def smallest_budget(
         decisive = set(range(1, enough + 1))
     too_small = enough - 1
     if judge(too_small) != "too few":
-        too_small = _first(0, enough, lambda budget: judge(budget) != "too few") - 1
+        too_small, _ = _halved(judge, 0, enough, lambda verdict: verdict != "too few")
     exact = judge.simulated.isdisjoint(decisive | {too_small})
     return SmallestBudget(enough, too_small, 1.0 if exact else confidence)
 
@@ -163,15 +164,20 @@ def _enough(judge: _Judge, largest: int) -> int:
                 f"got {largest}"
             ) from judge.refusals.get(largest)
         high = min(2 * high, largest)
-    return _first(high // 2, high, lambda budget: judge(budget) == "enough")
+    return _halved(judge, high // 2, high, lambda verdict: verdict == "enough")[1]
 
 
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return where `holds` begins to hold in (low, high]; it holds at high and not at low."""
-    while high - low > 1:
+def _halved(
+    judge: _Judge, low: int, high: int, holds: Callable[[Verdict], bool]
+) -> tuple[int, int]:
+    """Return two budgets of low..high, next to each other: `holds` is false, then true.
+
+    Where simulations decide, they need not be neighbours: 0.4 % apart will do.
+    """
+    while high - low > (high // _GRAIN if judge.simulated & {low, high} else 0) + 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+        low, high = (low, middle) if holds(judge(middle)) else (middle, high)
+    return low, high
 
 
 class _Judge:
@@ -296,7 +302,11 @@ class _Judge:
         key, step = self._key(budget), 1
         while step < budget and self._key(budget - step) == key:
             step *= 2
-        return _first(max(budget - step, 0), budget, lambda other: self._key(other) == key)
+        low, high = max(budget - step, 0), budget
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._key(middle) == key else (middle, high)
+        return high
 
     def _excluded(self, low: int, high: int) -> bool:
         """Return whether all plans of low..high are known to err more often than the target."""

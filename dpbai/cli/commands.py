@@ -218,6 +218,6 @@ def _add_experiments(commands: arguments.Commands) -> None:
     sub.add_argument("--success", type=float, default=0.95, help="wanted (default 0.95)")
     arguments.means(sub)
     arguments.within(sub)
-    arguments.trials(sub, 20_000, "the most simulated runs for one budget")
+    arguments.trials(sub, 5000, "the most simulated runs for one budget")
     arguments.output(sub, ",".join(BUDGET_COLUMNS))
     arguments.figure(sub)

@@ -261,7 +261,14 @@ def checked_step(
 
 @runtime_checkable
 class Policy(Protocol):
-    """A planner of phases; pure, so that plans can be cached, inspected and audited."""
+    """A planner of phases; pure, so that plans can be cached, inspected and audited.
+
+    A run answers with one arm. Whoever wants the m best finds the estimates of all arms among what
+    a run releases, as private as the answer, but no policy here is made for it, and no engine ends
+    with more than one arm. Nor does one shift pulls to arms that cost less: a budget counts pulls.
+    What a plan costs is known from it beforehand, and the guarantee of a policy that weighs pulls
+    by their cost follows from its plans like that of any other.
+    """
 
     @property
     def features(self) -> FloatArray:
