@@ -75,7 +75,7 @@ POINTERS = ("for", "aria-labelledby", "aria-describedby", "aria-controls")
 
 
 def join(paths: list[Path]) -> str:
-    """Return one page that holds the articles of built pages, all of one folder, in order.
+    """Return one page that holds the articles of built pages, in order.
 
     Identifiers get the page's name in front, so that they stay unique, and links follow them.
 
@@ -94,7 +94,9 @@ def join(paths: list[Path]) -> str:
         for part in page.select("script[type*='jupyter.widget']"):
             # The models of widgets have names too, which are the same in all stored notebooks.
             part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
-        for part in page.head.select("script, link[rel=stylesheet]"):
+        # Pages of a folder below have the same scripts and styles, by other addresses.
+        same_folder = path.parent == paths[0].parent
+        for part in page.head.select("script, link[rel=stylesheet]") if same_folder else ():
             needed = part.name == "link" or any(name in str(part) for name in SCRIPTS)
             if needed and part not in joined.head.contents:
                 joined.head.append(part)
@@ -106,7 +108,7 @@ def join(paths: list[Path]) -> str:
         for part in article.select("details, .dropdown, .toggle"):
             part["open"] = ""
             part["class"] = [name for name in part["class"] if name not in ("dropdown", "toggle")]
-        rename(article, path, {other.name: other.stem for other in paths})
+        rename(article, path, {other.resolve(): other.stem for other in paths})
         entry = joined.new_tag("li")
         entry.append(joined.new_tag("a", href=f"#{path.stem}", string=article.h1.get_text()))
         entry.append(joined.new_tag("span", attrs={"class": "page", "data-of": path.stem}))
@@ -137,7 +139,7 @@ def spell_out(formula: Tag) -> None:
         formula.replace_with(text)
 
 
-def rename(article: Tag, path: Path, stems: dict[str, str]) -> None:
+def rename(article: Tag, path: Path, stems: dict[Path, str]) -> None:
     """Give identifiers and links the names that they have in the joined page."""
     for part in article.find_all(True):
         for key in ("id", "name"):
@@ -148,7 +150,8 @@ def rename(article: Tag, path: Path, stems: dict[str, str]) -> None:
                 part[key] = " ".join(f"{path.stem}--{name}" for name in part[key].split())
         if part.name == "a" and part.get("href"):
             address, fragment = urldefrag(part["href"])
-            stem = stems.get(unquote(address)) if address else path.stem
+            target = (path.parent / unquote(address)).resolve() if address else path.resolve()
+            stem = stems.get(target)
             if stem:
                 part["href"] = f"#{stem}--{fragment}" if fragment else f"#{stem}"
             elif not address.startswith(("http:", "https:", "mailto:")):

@@ -25,7 +25,8 @@ PACKAGES = (
     "dpbai.session",
     "dpbai.theory",
 )
-LINES = re.findall(r"^   (dpbai[\w.*]+)$", (BOOK / "api.md").read_text(encoding="utf-8"), re.M)
+PAGES = "".join(page.read_text(encoding="utf-8") for page in sorted(BOOK.glob("api/*.md")))
+LINES = re.findall(r"^   (dpbai[\w.*]+)$", PAGES, re.M)
 LISTED = [name for line in LINES for name in api_reference.expanded(line)]
 DOCUMENTED = [locate(name) for name in LISTED]
 

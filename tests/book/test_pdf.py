@@ -75,6 +75,19 @@ def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
     assert joined.find(id="two").find_parent("h1").get_text().startswith("Two")
 
 
+def test_pages_of_a_folder_below_are_joined_too(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    for name, link in (("one", "below/two.html#place"), ("below/two", "../one.html")):
+        body = f'<h1>{name}</h1><p id="place"><a href="{link}">x</a></p>'
+        text = HEAD.format(title=name, state="") + f'<article class="bd-article">{body}</article>'
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+    joined = BeautifulSoup(
+        pdf.join([tmp_path / "one.html", tmp_path / "below" / "two.html"]), "html.parser"
+    )
+    assert [link["href"] for link in joined.select("p a")] == ["#two--place", "#one"]
+    assert len(joined.select("link")) == 1
+
+
 def test_contents_list_the_pages(joined: BeautifulSoup) -> None:
     entries = [(link.get_text(), link["href"]) for link in joined.select("ol a")]
     assert entries == [("One", "#one"), (r"Two, \(x^2\)", "#two")]
