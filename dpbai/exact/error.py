@@ -221,7 +221,7 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
 
     def log_error(x: FloatArray) -> FloatArray:
         bounds = log_bounds(x)
-        visible = bounds > bounds.max(axis=0) + math.log(rtol) - 10
+        visible = bounds > bounds.max(axis=0) + math.log(rtol) - 6
         log_none = np.zeros((2, x.size))
         with np.errstate(divide="ignore"):
             for other, where in zip(others, visible, strict=True):

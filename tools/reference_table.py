@@ -1,0 +1,262 @@
+"""Write `tests/reference.json`: error probabilities and noise deltas to 30 digits, by mpmath.
+
+Nothing here is the library's own: sums over all outcomes, closed forms, and integrals at 60 digits that
+are halved in step until 32 digits stay. Run it again after a change of the cases; it takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise, product
+from pathlib import Path
+
+import mpmath as mp
+
+TABLE = Path(__file__).parent.parent / "tests" / "reference.json"
+mp.mp.dps = 60
+AGREE = mp.mpf(10) ** -32
+
+Law = tuple  # ("beta", mean, concentration), ("uniform", mean), ("bernoulli", mean)
+Noise = tuple  # ("laplace", scale), ("gaussian", sigma)
+WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
+
+
+def transform(law: Law, w: mp.mpc) -> mp.mpc:
+    """Return E exp(w X) of one reward."""
+    kind, mean, *rest = law
+    mean = mp.mpf(mean)
+    if kind == "bernoulli":
+        return 1 - mean + mean * mp.exp(w)
+    if kind == "uniform":
+        return mp.expm1(2 * mean * w) / (2 * mean * w) if w else mp.mpf(1)
+    return mp.hyp1f1(mean * rest[0], mp.mpf(rest[0]), w)
+
+
+def one_arm(law: Law, pulls: int, epsilon: float) -> mp.mpf:
+    """Return P(mean + Lap(1/(n epsilon)) < 0): half of E exp(-epsilon sum), for rewards >= 0."""
+    scale = mp.mpf(1 / (epsilon * pulls))  # as the library's noise has it, in double precision
+    return transform(law, -1 / (scale * pulls)) ** pulls / 2
+
+
+def difference_below(noise: Noise, x: mp.mpf) -> mp.mpf:
+    """Return P(N - N' < -x)."""
+    kind, scale = noise[0], mp.mpf(noise[1])
+    if kind == "gaussian":
+        return mp.erfc(x / (2 * scale)) / 2
+    tail = (2 + abs(x) / scale) / 4 * mp.exp(-abs(x) / scale)
+    return tail if x >= 0 else 1 - tail
+
+
+def chances(mean: float, pulls: int) -> list[mp.mpf]:
+    mean = mp.mpf(mean)
+    return [mp.binomial(pulls, k) * mean**k * (1 - mean) ** (pulls - k) for k in range(pulls + 1)]
+
+
+def bernoulli_duel(means: tuple[float, float], pulls: int, noise: Noise) -> mp.mpf:
+    """Sum over both counts."""
+    first, second = (chances(mean, pulls) for mean in means)
+    lead = {k: difference_below(noise, mp.mpf(k) / pulls) for k in range(-pulls, pulls + 1)}
+    return mp.fsum(p * q * lead[i - j] for (i, p), (j, q) in product(enumerate(first), enumerate(second)))
+
+
+def duel(laws: tuple[Law, Law], pulls: int, noise: Noise) -> mp.mpf:
+    """Return P(mean_1 + N_1 < mean_2 + N_2), by the integral of the transform along a line."""
+    if laws[0][0] == laws[1][0] == "bernoulli":
+        return bernoulli_duel((laws[0][1], laws[1][1]), pulls, noise)
+    kind, scale = noise[0], mp.mpf(noise[1])
+
+    def integrand(z: mp.mpc) -> mp.mpc:
+        value = (transform(laws[0], -z / pulls) * transform(laws[1], z / pulls)) ** pulls / z
+        return value * mp.exp((scale * z) ** 2) if kind == "gaussian" else value / (1 - (scale * z) ** 2) ** 2
+
+    def level(log_s: float) -> mp.mpf:
+        return mp.log(integrand(mp.exp(log_s)).real)
+
+    low, high = mp.mpf(-15), (-mp.log(scale) if kind == "laplace" else mp.log(500 * pulls)) - mp.mpf(10) ** -9
+    with mp.workdps(40):
+        for _ in range(60):  # it has one minimum
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            low, high = (low, right) if level(left) < level(right) else (left, high)
+    s = mp.exp((low + high) / 2)
+    deviation = mp.sqrt(abs(mp.diff(lambda x: mp.log(integrand(x).real), s, 2)))
+    step, last = 1 / deviation, mp.mpf(0)
+    while True:
+        total, small, node = integrand(s).real / 2, 0, 0
+        while small < 60:
+            node += 1
+            term = integrand(mp.mpc(s, node * step))
+            total += term.real
+            small = small + 1 if abs(term) < mp.mpf(10) ** -40 * abs(total) else 0
+        value = total * step / mp.pi
+        if abs(value - last) < AGREE * value:
+            return value
+        step, last = step / 2, value
+
+
+class BernoulliMean:
+    """The mean of n Bernoulli rewards, plus Lap(scale)."""
+
+    def __init__(self, mean: float, pulls: int, scale: float) -> None:
+        self.chances, self.scale = chances(mean, pulls), mp.mpf(scale)
+        self.knots = [mp.mpf(k) / pulls for k in range(pulls + 1)]
+
+    def _sum(self, part: Callable, x: mp.mpf) -> mp.mpf:
+        pairs = zip(self.chances, self.knots, strict=True)
+        return mp.fsum(p * part((x - knot) / self.scale) for p, knot in pairs)
+
+    def density(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(-abs(y)) / 2, x) / self.scale
+
+    def above(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(-y) / 2 if y > 0 else 1 - mp.exp(y) / 2, x)
+
+    def below(self, x: mp.mpf) -> mp.mpf:
+        return self._sum(lambda y: mp.exp(y) / 2 if y < 0 else 1 - mp.exp(-y) / 2, x)
+
+
+def between_knots(function: Callable, knots: set, scale: mp.mpf) -> mp.mpf:
+    """Integrate between knots, and 160 scales beyond."""
+    inside = sorted(knots)
+    ends = [inside[0] - 160 * scale, inside[0] - 20 * scale], [inside[-1] + 20 * scale, inside[-1] + 160 * scale]
+    return mp.fsum(mp.quad(function, pair) for pair in pairwise([*ends[0], *inside, *ends[1]]))
+
+
+def maximum(means: tuple[float, ...], pulls: int, scale: float) -> mp.mpf:
+    """Return the probability that another Bernoulli mean with Laplace noise exceeds the first."""
+    first, *others = (BernoulliMean(mean, pulls, scale) for mean in means)
+
+    def exceeded(x: mp.mpf) -> mp.mpf:
+        return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
+
+    return between_knots(exceeded, set(first.knots), first.scale)
+
+
+def wedge(means: tuple[float, float], pulls: int, scale: float) -> mp.mpf:
+    """Return the probability that two such means leave the cone in which `WEDGE`'s first row wins."""
+    x_law, y_law = (BernoulliMean(mean, pulls, scale) for mean in means)
+    best, *others = (tuple(map(mp.mpf, row)) for row in WEDGE)
+    (low, high) = ((best[0] - others[1][0]) / (others[1][1] - best[1]), (others[0][0] - best[0]) / best[1])
+    # The first row wins where y > high x ... and y < low x: between two rays of x > 0.
+    small, large = sorted((low, high))
+
+    def outside(x: mp.mpf) -> mp.mpf:
+        return x_law.density(x) * (y_law.below(small * x) + y_law.above(large * x))
+
+    knots = {mp.mpf(0), *x_law.knots, *(y / slope for y in y_law.knots for slope in (small, large))}
+    return x_law.below(mp.mpf(0)) + mp.fsum(
+        mp.quad(outside, pair)
+        for pair in pairwise([*sorted(knots), max(knots) + 20 * x_law.scale, max(knots) + 160 * x_law.scale])
+    )
+
+
+def gaussian_log_delta(epsilon: float, sigma: float) -> mp.mpf:
+    """Return log(Phi(u - v) - e^epsilon Phi(-u - v)), u = 1/(2 sigma), v = epsilon sigma."""
+    with mp.workdps(400):
+        epsilon, sigma = mp.mpf(epsilon), mp.mpf(sigma)
+        u, v = 1 / (2 * sigma), epsilon * sigma
+        return mp.log(mp.ncdf(u - v) - mp.exp(epsilon) * mp.ncdf(-u - v))
+
+
+def laplace_delta(epsilon: float, shift: float, scale: float) -> mp.mpf:
+    """Return 1 - exp((epsilon - shift/scale) / 2)."""
+    return -mp.expm1((mp.mpf(epsilon) - mp.mpf(shift) / mp.mpf(scale)) / 2)
+
+
+def cases() -> Iterator[tuple[str, list, float]]:
+    """Yield kind, arguments and relative tolerance (for log deltas: of the logarithm)."""
+    for law, runs in (
+        (("bernoulli", 0.5), ((1, 1.0), (20, 700.0), (10**3, 0.5), (10**9, 4e-7))),
+        (("bernoulli", 1e-6), ((10**9, 0.3), (10**6, 30.0))),
+        (("bernoulli", 1 - 1e-9), ((7, 60.0), (400, 1.0))),
+        (("bernoulli", 1.0), ((10, 30.0), (10**9, 2e-7))),
+        (("uniform", 0.5), ((1, 1.0), (5, 50.0), (300, 2.0), (10**9, 4e-7))),
+        (("uniform", 0.01), ((50, 10.0), (2000, 20.0))),
+        (("beta", 0.5, 2.0), ((3, 5.0), (200, 3.0), (10**8, 1e-6))),
+        (("beta", 0.6, 30.0), ((4, 10.0), (500, 0.7))),
+        (("beta", 0.3, 60.0), ((20, 2.0), (300, 4.0))),
+        (("beta", 0.9, 1000.0), ((10, 30.0), (10**9, 5e-7), (20, 500.0))),
+        (("beta", 0.01, 1000.0), ((20, 50.0), (600, 200.0))),
+        (("beta", 1e-4, 10_000.0), ((20, 500.0),)),
+        (("beta", 0.02, 0.5), ((20, 9.0), (10**4, 5.0))),
+    ):
+        for pulls, epsilon in runs:
+            yield "one_arm", [law, pulls, epsilon], 1e-9
+    bernoulli = (
+        ((0.6, 0.4), 20, 1.0),
+        ((1.0, 0.9), 20, 36.0),
+        ((1 - 1e-12, 0.9), 20, 41.0),
+        ((0.5, 1e-12), 30, 0.3),
+        ((1e-3, 1e-9), 60, 5.0),
+        ((0.999, 0.001), 60, 8.0),
+        ((1.0, 0.0), 40, 11.0),
+        ((0.55, 0.5), 100, 0.1),
+        ((0.9, 0.2), 100, 700.0),
+    )
+    for means, pulls, epsilon in bernoulli:
+        laws = [["bernoulli", mean] for mean in means]
+        yield "duel", [laws, pulls, ["laplace", 1 / (pulls * epsilon)]], 1e-9
+        yield "duel", [laws, pulls, ["gaussian", 3 / (pulls * epsilon)]], 1e-9
+    others = (
+        (("uniform", 0.5), ("uniform", 0.45), 30, 1.0),
+        (("uniform", 0.5), ("uniform", 0.05), 60, 20.0),
+        (("uniform", 0.5), ("uniform", 0.49999), 10**9, 1.0),
+        (("uniform", 0.5), ("uniform", 0.499), 10**9, 3.0),
+        (("beta", 0.6, 30.0), ("beta", 0.4, 30.0), 20, 1.0),
+        (("beta", 0.6, 60.0), ("beta", 0.4, 60.0), 20, 1.0),
+        (("beta", 0.9, 200.0), ("beta", 0.1, 200.0), 40, 6.0),
+        (("beta", 0.6, 1000.0), ("beta", 0.4, 1000.0), 20, 1.0),
+        (("beta", 0.501, 1000.0), ("beta", 0.5, 1000.0), 10**6, 0.02),
+        (("beta", 0.999, 100.0), ("beta", 0.99, 100.0), 50, 3.0),
+        (("beta", 0.5, 4.0), ("uniform", 0.3), 25, 2.0),
+        (("beta", 0.3, 7.0), ("bernoulli", 0.1), 40, 1.0),
+    )
+    for first, second, pulls, epsilon in others:
+        yield "duel", [[first, second], pulls, ["laplace", 1 / (pulls * epsilon)]], 1e-9
+        yield "duel", [[first, second], pulls, ["gaussian", 3 / (pulls * epsilon)]], 1e-9
+    for means, pulls, epsilon in (
+        ((0.45, 0.4), 5, 3.0),
+        ((0.5, 0.5), 12, 20.0),
+        ((1.0, 0.99), 6, 30.0),
+        ((0.999999, 0.9), 6, 1.0),
+    ):
+        yield "wedge", [means, pulls, 1 / (pulls * epsilon)], 1e-9
+    for means, pulls, epsilon in (
+        ((0.6, 0.5, 0.3, 0.1), 4, 1.0),
+        ((0.99, 0.03, 0.02), 9, 8.0),
+        ((1.0, 0.9, 0.0), 5, 40.0),
+        ((1.0, 1e-9, 1e-9), 12, 20.0),
+    ):
+        yield "maximum", [means, pulls, 1 / (pulls * epsilon)], 1e-9
+    for epsilon, sigma in (
+        (1.0, 1.0),
+        (0.0, 3.0),
+        (1e-8, 1e4),
+        (1e-3, 1e3),
+        (1.0, 36.9),
+        (0.1, 300.0),
+        (50.0, 0.05),
+        (50.0, 0.3),
+        (700.0, 0.02),
+        (1e4, 0.007),
+        (5.0, 8.0),
+        (30.0, 1.5),
+    ):
+        yield "gaussian_log_delta", [epsilon, sigma], 1e-11
+    for epsilon, shift, scale in ((0.1, 1.0, 1.0), (1.0, 1e-6, 9e-7), (699.0, 700.0, 1.0), (0.0, 1e-12, 1.0)):
+        yield "laplace_delta", [epsilon, shift, scale], 1e-9
+
+
+def main() -> None:
+    functions = (one_arm, duel, wedge, maximum, gaussian_log_delta, laplace_delta)
+    by_name = {function.__name__: function for function in functions}
+    rows = []
+    for kind, arguments, rtol in cases():
+        value = by_name[kind](*arguments)
+        rows.append({"kind": kind, "arguments": arguments, "value": mp.nstr(value, 30), "rtol": rtol})
+        print(json.dumps(rows[-1]), flush=True)
+    TABLE.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
