@@ -22,8 +22,8 @@ from dpbai._check import FloatArray
 ComplexArray = NDArray[np.complex128]
 BoolArray = NDArray[np.bool_]
 
-_SERIES_BELOW = 0.5
-_SERIES = 1 / special.factorial(np.arange(2, 20))
+_SERIES_BELOW = 0.25
+_SERIES = 1 / special.factorial(np.arange(2, 15))
 _MOMENTS = 30
 _NEGLIGIBLE = 40.0  # e^-40 is 4e-18
 _TERMS = 20

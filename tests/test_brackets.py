@@ -10,12 +10,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles import FALSE_ALARM
 from plans import constants, laws, one_phase
 from scipy import stats
 
 import dpbai
-from dpbai.exact import NotExactError
+from dpbai.exact import NotExactError, pairs
+from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 
 SYNTHETIC = dpbai.synthetic()
 MAKERS = {
@@ -60,7 +63,7 @@ def test_the_exact_error_lies_between_the_bounds(name, budget):
 def test_simulation_agrees_beyond_two_coordinates(law, arms, d, pulls):
     policy, instance = least_squares(1, arms, d, pulls, law)
     low, high = dpbai.error_bounds(policy, instance)
-    trials = 2000 if law == "beta" else 40_000
+    trials = 500 if law == "beta" else 20_000
     errors = trials - dpbai.simulate(policy, instance, trials=trials, seed=2).successes
     interval = stats.binomtest(errors, trials).proportion_ci(1 - FALSE_ALARM, method="exact")
     assert interval.low <= high
@@ -83,6 +86,57 @@ def test_one_rival_leaves_no_gap(scale):
     assert low <= expected * (1 + 1e-9)
     assert high >= expected * (1 - 1e-9)
     assert high <= low * (1 + 3e-8)
+
+
+@pytest.mark.parametrize(("rivals", "pulls"), [(3, 60), (9, 90), (29, 200)])
+def test_many_equal_rivals_are_told_from_one(rivals, pulls):
+    """Their leads share the best arm's estimate: neither the sum nor the largest is near."""
+    policy = one_phase((pulls,) * (rivals + 1), dpbai.Laplace(0.5 / pulls))
+    instance = laws(dpbai.Uniform(0.5), *[dpbai.Uniform(0.3)] * rivals)
+    error = dpbai.exact_error(policy, instance, rtol=1e-4)
+    low, high = dpbai.error_bounds(policy, instance)
+    assert low <= error * (1 + 1e-4)
+    assert high >= error * (1 - 1e-4)
+    assert error < 1e-4
+    assert high <= 1.5 * low
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_bounds_are_tight_where_errors_are_rare(law):
+    policy, instance = least_squares(3, 200, 5, 1500, law)
+    low, high = dpbai.error_bounds(policy, instance)
+    assert 0 < low <= high <= 1.5 * low
+    assert high < 1e-4
+
+
+@pytest.mark.parametrize("law", ["uniform", "bernoulli"])
+def test_the_chance_of_a_pair_is_what_two_rivals_share(law):
+    decoder = [[0.95, 0.96], [1.0, 0.0], [0.0, 1.0]]
+    policy = one_phase((12, 12), dpbai.Laplace(0.1), decoder, pulled=(1, 2))
+    instance = laws(*map(LAWS[law], (0.5, 0.4, 0.35)))
+    leads = (policy.plan.decoder[0] - policy.plan.decoder)[1:]
+    forms = HalfSpaces(independent_terms(policy.plan, instance), np.hstack([leads, leads]), 1e-8)
+    first, second = np.exp(forms.log_probabilities(np.arange(2)))
+    both = pairs._Pairs(forms, np.array([0]), np.array([1]))
+    both.refine(np.array([0]))
+    value, _ = both.probability(0, 2**22)
+    expected = first + second - dpbai.exact_error(policy, instance, rtol=1e-8)
+    assert value == pytest.approx(expected, rel=2e-3)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_bounds_of_a_union_hold_for_any_events(seed):
+    rng = np.random.default_rng(seed)
+    outcomes = rng.dirichlet(np.full(30, 0.3))
+    events = rng.random((int(rng.integers(1, 8)), 30)) < rng.choice([0.05, 0.3, 0.8])
+    events[:, 0] = True  # none is impossible
+    both = (events[:, None] & events) @ outcomes
+    slack = np.where(np.eye(len(events)), 0, rng.uniform(0, 0.2, both.shape))
+    low, high = pairs.union_bounds(
+        np.diag(both), both * (1 - slack - slack.T), np.minimum(both * (1 + slack + slack.T), 1)
+    )
+    assert low <= outcomes[events.any(axis=0)].sum() + 1e-12
+    assert high >= outcomes[events.any(axis=0)].sum() - 1e-12
 
 
 def test_arms_that_always_tie_with_the_best_share_its_chances():

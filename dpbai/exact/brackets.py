@@ -16,12 +16,17 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._transforms import InaccurateError
 from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.transforms import NotExactError
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
+
+_SMALL_PART = 0.01
+_BATCH = 16
+_MOST_PAIRED = 64
 
 
 class ErrorBounds(NamedTuple):
@@ -85,8 +90,8 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
         phase, instance, (phase.decoder[instance.best] - phase.decoder)[rivals], rtol
     )
     # The other arms always tie, and ties are broken evenly.
-    tied = np.count_nonzero(~rivals)
-    return ErrorBounds((low + (tied - 1)) / tied, (high + (tied - 1)) / tied)
+    tied = int(np.count_nonzero(~rivals))
+    return ErrorBounds(float(low + (tied - 1)) / tied, float(high + (tied - 1)) / tied)
 
 
 def _beaten(
@@ -101,13 +106,17 @@ def _beaten(
     order = np.argsort(-forms.log_bounds)
     if forms.log_bounds[order[0]] < SMALLEST_LOG:
         return 0.0, math.fsum(np.exp(forms.log_bounds).tolist())
-    likely, rest = order[:1], order[1:]
-    chances = np.exp(forms.log_probabilities(likely))
     # Chernoff bounds stand for rivals that together are a small part.
-    bounds = np.exp(forms.log_bounds[rest])
-    seen = np.cumsum(bounds[::-1])[::-1] > rtol / 4 * chances.sum()
-    if seen.any():
-        chances = np.append(chances, np.exp(forms.log_probabilities(rest[seen])))
-    low = float(chances.max())
-    high = math.fsum(chances.tolist()) + math.fsum(bounds[~seen].tolist())
+    bounds = np.exp(forms.log_bounds[order])
+    remaining = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)
+    chances = np.exp(forms.log_probabilities(order[:1]))
+    while remaining[chances.size] > _SMALL_PART * chances.sum():
+        more = order[chances.size : chances.size + _BATCH]
+        chances = np.append(chances, np.exp(forms.log_probabilities(more)))
+    pruned, rows = float(remaining[chances.size]), order[: chances.size]
+    order = np.argsort(-chances)
+    rows, chances = rows[order], chances[order]
+    paired = min(rows.size, _MOST_PAIRED)
+    low, high = bounds_of_union(forms, rows[:paired], chances[:paired])
+    high += math.fsum(chances[paired:].tolist()) + pruned
     return low * (1 - rtol), min(high * (1 + rtol), 1.0)
