@@ -56,12 +56,12 @@ class Sheet:
     @classmethod
     def read(cls, path: str, *, private: bool = False) -> Sheet:
         """Read a file of text, or standard input."""
-        text = _text(path)
+        text = unicodedata.normalize("NFC", _text(path))
         first = next((line for line in text.splitlines() if line.strip()), "")
         separator = max(SEPARATORS, key=re.sub('"[^"]*"', "", first).count)
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         try:
-            every = [(lines.line_num, [normal(cell) for cell in cells]) for cells in lines]
+            every = [(lines.line_num, [cell.strip() for cell in cells]) for cells in lines]
         except csv.Error as error:
             raise ValueError(f"{path}: no CSV file: {error}") from None
         rows = [(line, cells) for line, cells in every if any(cells)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, TextIO
@@ -16,7 +17,7 @@ from dpbai._describe import plain
 from dpbai.cli.sheets import Sheet, file, nearest, quoted
 from dpbai.designs.scaling import rank
 from dpbai.session.records import Label
-from dpbai.session.rewards import Range
+from dpbai.session.rewards import Range, exact_sum
 
 CONSTANT = "constant"
 _MOST_ROWS = 30
@@ -107,23 +108,24 @@ def read_rewards(
     column = "total" if summed else given.reward_column or "reward"
     place = sheet.column(column, "--reward-column")
     counted = sheet.column("count") if summed else None
-    low, high = map(Fraction, bounds)
-    sums: dict[Label, tuple[Fraction, int]] = {}
+    low, high = bounds if counted is None else map(Fraction, bounds)
+    values: dict[Label, list[float]] = {}
+    counts: Counter[Label] = Counter()
     for line, cells in sheet.rows:
         where = f"{sheet.path}, line {line}"
         # Not quoted: a file with its columns the wrong way round has rewards here.
         if cells[arm] not in names:
             raise ValueError(f"{where}: this is none of the arms{nearest(cells[arm], names)}")
         label = names[cells[arm]]
-        value = Fraction(sheet.number(cells[place], f"{where}: {column}"))
+        value = sheet.number(cells[place], f"{where}: {column}")
         count = 1 if counted is None else _count(cells[counted], f"{where}: count")
         if not count * low <= value <= count * high:
             times = " times count" if summed else ""
             bound = f"[{bounds[0]:.15g}, {bounds[1]:.15g}]{times}"
             raise ValueError(f"{where}: {column} must lie in {bound}")
-        total, number = sums.get(label, (Fraction(), 0))
-        sums[label] = total + value, number + count
-    return sums
+        values.setdefault(label, []).append(value)
+        counts[label] += count
+    return {label: (exact_sum(np.array(found)), counts[label]) for label, found in values.items()}
 
 
 class Table(NamedTuple):
