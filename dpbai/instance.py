@@ -40,7 +40,7 @@ class Instance:
         right answer, and what asks for one best arm (exact probabilities, the theory) refuses.
     bounded : bool, default True
         Whether rewards must lie in [0, 1], as the model of the paper and all its privacy statements
-        ask. False admits any bounded law and is meant for the paper's own App. DP-OD experiment.
+        ask. False admits any bounded law and is meant for the paper's own App. E experiment.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
 def two_armed(
     x: float = 1.0, y: float = 10.0, gap: float = 0.05, means: str = "printed"
 ) -> Instance:
-    """Return the two-armed instance of App. DP-OD: a_1 = (x, 0), a_2 = (0, y), arm 0 the best.
+    """Return the two-armed instance of App. E: a_1 = (x, 0), a_2 = (0, y), arm 0 the best.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ allows it: one binomial for `Bernoulli`, one multinomial for `Empirical`, 53 bin
 `Uniform` (whose bits are independent and fair). These are the laws of the sums, not approximations.
 A sum of `Beta` rewards has no such form; it is drawn reward by reward, in blocks.
 
-The laws of Sec. 5 and App. DP-OD of the paper are `Uniform`; its lower bound uses `Bernoulli`.
+The laws of Sec. 5 and App. E of the paper are `Uniform`; its lower bound uses `Bernoulli`.
 """
 
 from __future__ import annotations

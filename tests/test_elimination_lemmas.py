@@ -372,9 +372,9 @@ def test_a_quarter_of_the_squared_dimension_turns_16_into_64():
     for schedule in SCHEDULES:
         for phase in _phases(schedule):
             assert phase.constant <= 64 or phase.reason == "regrouped"
-            if phase.reason == "Lemma beforem1":
+            if phase.reason == "Lemma G.3":
                 assert phase.index == math.ceil(schedule.dimension**2 / 4)
-    tight = [p.constant for s in SCHEDULES for p in _phases(s) if p.reason == "Lemma beforem1"]
+    tight = [p.constant for s in SCHEDULES for p in _phases(s) if p.reason == "Lemma G.3"]
     assert max(tight) == 64
 
 

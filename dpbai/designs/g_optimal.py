@@ -1,4 +1,4 @@
-"""G-optimal designs with small support, the allocation of OD-LinBAI and DP-OD (App. DP-OD).
+"""G-optimal designs with small support, the allocation of OD-LinBAI and DP-OD (App. E).
 
 By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with
 V = sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and

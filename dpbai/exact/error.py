@@ -6,7 +6,7 @@ pulled arm enters one of them), the probability of recommending the best arm is 
 one or two of them:
 
 - at most two coordinates: the best arm wins in a cone of the plane, bounded by two rays (Sec. 5's
-  instance, where all policies but Baseline pull two arms; and App. DP-OD's);
+  instance, where all policies but Baseline pull two arms; and App. E's);
 - the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
 
 The error is summed from positive parts only, and densities and tails come with small relative

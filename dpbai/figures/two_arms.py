@@ -23,7 +23,7 @@ from dpbai.figures.canvas import (
 
 
 def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
-    """Draw success against y/x, a panel for each budget and epsilon, as in App. DP-OD.
+    """Draw success against y/x, a panel for each budget and epsilon, as in App. E.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DP-OD: OD-LinBAI with Laplace noise on the moment vector (App. DP-OD)."""
+"""DP-OD: OD-LinBAI with Laplace noise on the moment vector (App. E)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_SCALE = 1e305
 
 @dataclass(frozen=True, eq=False)
 class DPOD(ODLinBAI):
-    """DP-OD: OD-LinBAI with Laplace noise on each coordinate of the moment vector (App. DP-OD).
+    """DP-OD: OD-LinBAI with Laplace noise on each coordinate of the moment vector (App. E).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Privacy, computed from plans and attacked by audits (Sec. 2, App. table-DP, App. DP-BAI-Gauss).
+"""Privacy, computed from plans and attacked by audits (Sec. 2, App. C and D).
 
 `certificate` bounds from above what any run can give away; the audits bound it from below. Nothing
 here believes what a policy says of itself: a loss is computed from a plan's release and noise.

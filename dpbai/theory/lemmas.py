@@ -36,7 +36,7 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     -------
     float
         2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16),
-        Lemma (concentration_for_suboptimal_arm).
+        Lemma G.2.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
 
 
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
-    """Bound the same probability for DP-BAI-Gauss, Lemma (new_concentration_for_suboptimal_arm).
+    """Bound the same probability for DP-BAI-Gauss, Lemma J.1.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:
-    """Bound the probability that a phase p <= M_1 drops the best arm, Lemma (beforem1).
+    """Bound the probability that a phase p <= M_1 drops the best arm, Lemma G.3.
 
     2 lambda (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(g_0). It says
     nothing when g_0 = 1, and `convention="printed"` breaks its proof at p = M_1.
@@ -92,7 +92,7 @@ def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: floa
 
 
 def second_stage_elimination(gap: float, *, epsilon: float, count: int) -> float:
-    """Bound the probability that a phase p > M_1 drops the best arm, Lemma (m1tom).
+    """Bound the probability that a phase p > M_1 drops the best arm, Lemma G.4.
 
     6 (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(s_{p+2} + 1).
     """
@@ -119,7 +119,7 @@ class Elimination:
         What min(d_Q^2, s_p) can be at most: n pulls of each arm are as good as T'/(M divisor) of
         each active arm.
     reason : str
-        "Lemma beforem1", "Lemma m1tom", "union bound" (for g_0 = 1) or "regrouped" (for p = M_1
+        "Lemma G.3", "Lemma G.4", "union bound" (for g_0 = 1) or "regrouped" (for p = M_1
         under `convention="printed"`).
     """
 
@@ -163,11 +163,11 @@ def _elimination(schedule: Schedule, phase: int, rank: int) -> Elimination:
     target = schedule.g[0]
     divisor = min(rank**2, size)
     if phase > schedule.M1 or size == target:
-        index, reason = after + 1, "Lemma m1tom"
+        index, reason = after + 1, "Lemma G.4"
     elif target == 1:
         index, reason = 2, "union bound"
     elif keep >= target - 1:
-        index, reason = target, "Lemma beforem1"
+        index, reason = target, "Lemma G.3"
     else:
         index = min(max(2, ceil_div(divisor, FINITE_CONSTANT // LEMMA_CONSTANT)), keep + 1)
         reason = "regrouped"

@@ -70,7 +70,7 @@ def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> f
 
 
 def lower_bound(instance: Instance, *, epsilon: float, budget: int) -> float:
-    """Return exp(-97 T / (log K H_pri)), Lemma (instance_with_privacy).
+    """Return exp(-97 T / (log K H_pri)), Lemma H.5.
 
     Some instance of `hard_instances` has at least this error, from `lower_bound_valid_from` on.
     Other instances need not.

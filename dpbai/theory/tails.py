@@ -85,7 +85,7 @@ class SubExponential:
     def combination(
         cls, coefficients: Sequence[float], parts: Sequence[SubExponential]
     ) -> SubExponential:
-        """Return sum_i a_i X_i of independent parts, Lemma (sub-exponential-combination).
+        """Return sum_i a_i X_i of independent parts, Lemma A.3.
 
         tau^2 = sum a_i^2 tau_i^2 and b = max abs(a_i) b_i; not all coefficients may be 0.
         """
@@ -107,7 +107,7 @@ class SubExponential:
         return self.tau**2 / self.b
 
     def tail(self, deviation: float) -> float:
-        """Bound P(X >= deviation) for deviation >= 0, Lemma (sub-exponential-concentration).
+        """Bound P(X >= deviation) for deviation >= 0, Lemma A.4.
 
         exp(-x^2 / (2 tau^2)) up to `linear_from`, exp(-x / (2 b)) beyond.
         """
