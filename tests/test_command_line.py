@@ -187,13 +187,13 @@ def test_files_as_spreadsheets_write_them_are_read(call, folder):
     (folder / "arms.csv").write_bytes(text.encode())
     code, out, err = call("start", "run.json", "arms.csv", "--budget", 20, "--epsilon", 1)
     assert (code, err) == (0, "")
-    assert "a 9, b 9" in out
+    assert "a 10, b 10" in out
 
 
 # Plans.
 
 
-@pytest.mark.parametrize("policy", ["dp-bai", "baseline", "dp-od"])
+@pytest.mark.parametrize("policy", ["dp-design", "dp-bai", "baseline", "dp-od"])
 def test_a_plan_is_what_the_policy_plans(policy, call, folder):
     write_arms(
         folder / "arms.csv", LABELS[:5], FEATURES[:5] @ np.random.default_rng(1).random((2, 4))
@@ -239,7 +239,7 @@ def test_the_success_to_expect_is_what_simulation_finds(call):
     told = float(line.split()[5])
     name = line.partition(" if it is ")[2].rstrip(",")
     instance = gaps.closest(FEATURES, LABELS.index(name), 0.1, choices.REWARDS["bernoulli"])
-    policy = dpbai.DPBAI(FEATURES, budget=300, epsilon=1)
+    policy = dpbai.DPDesign(FEATURES, budget=300, epsilon=1)
     truth = dpbai.simulate(policy, instance, trials=100_000, seed=1).success_rate
     assert abs(told - truth) < 5 * math.sqrt(truth * (1 - truth) * (1 / 4000 + 1 / 100_000)) + 0.001
 
@@ -438,9 +438,9 @@ MISTAKES = [
     (("plan",), None, 2, "required: arms.csv, --budget"),
     (("plan", "arms.csv", "--budget", "many", "--epsilon", 1), None, 2, "invalid int value"),
     (("plan", "arms.csv", "--budg", 100, "--epsilon", 1), None, 2, "required: --budget"),
-    (("plan", "arms.csv", "--budget", 100), None, 2, "--epsilon is needed for dp-bai"),
+    (("plan", "arms.csv", "--budget", 100), None, 2, "--epsilon is needed for dp-design"),
     (("plan", "arms.csv", "--budget", 0, "--epsilon", 1), None, 2, "budget must be at least 1"),
-    (("plan", "arms.csv", "--budget", 2, "--epsilon", 1), None, 2, "budget must be at least"),
+    (("plan", "arms.csv", "--budget", 1, "--epsilon", 1), None, 2, "budget must be at least"),
     (("plan", "arms.csv", "--budget", 100, "--epsilon", 0), None, 2, "epsilon must be positive"),
     (("plan", "arms.csv", "--budget", 100, "--epsilon", "nan"), None, 2, "must not be NaN"),
     ((*PLAN, "--policy", "best"), None, 2, "invalid choice: 'best'"),
@@ -601,7 +601,7 @@ def test_what_the_session_refuses_is_for_the_user_to_put_right(call, folder):
     call(*START)
     code, _, err = call("recommend", "run.json")
     assert (code, err.count("\n")) == (2, 1)
-    assert "not finished: 118 rewards of phase 1 are missing" in err
+    assert "not finished: 120 rewards of phase 1 are missing" in err
     code, _, err = call(*START)
     assert code == 2
     assert "exists already" in err

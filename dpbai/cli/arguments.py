@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from dpbai.cli.choices import POLICIES, REWARDS, WITH_DELTA
+from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, WITH_DELTA
 
 Commands = Any  # what argparse's add_subparsers returns
 
@@ -93,8 +93,8 @@ def policy(sub: Parser) -> None:
         "--epsilon", type=float, help="privacy parameter, positive; smaller is more private"
     )
     sub.add_argument(
-        "--policy", choices=POLICIES, default="dp-bai", metavar="NAME",
-        help=f"one of {names} (default: dp-bai)",
+        "--policy", choices=POLICIES, default=DEFAULT, metavar="NAME",
+        help=f"one of {names} (default: {DEFAULT})",
     )  # fmt: skip
     delta(sub)
 
@@ -102,8 +102,8 @@ def policy(sub: Parser) -> None:
 def policies(sub: Parser) -> None:
     """Add what chooses several policies."""
     sub.add_argument(
-        "--policies", nargs="+", choices=POLICIES, default=["dp-bai", "baseline"], metavar="NAME",
-        help=f"some of {', '.join(POLICIES)} (default: dp-bai baseline)",
+        "--policies", nargs="+", choices=POLICIES, default=[DEFAULT, "dp-bai"], metavar="NAME",
+        help=f"some of {', '.join(POLICIES)} (default: {DEFAULT} dp-bai)",
     )  # fmt: skip
     delta(sub)
 

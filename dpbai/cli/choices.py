@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Title, and name in `dpbai`, where the class is looked up only when it is used.
 POLICIES = {
+    "dp-design": ("DPDesign", "DPDesign"),
     "dp-bai": ("DP-BAI", "DPBAI"),
     "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
     "baseline": ("Baseline", "Baseline"),
@@ -21,6 +22,7 @@ POLICIES = {
     "od-linbai": ("OD-LinBAI", "ODLinBAI"),
 }
 NOISE = {"opendp": "OpenDPNoise", "numpy": "NumpyNoise"}
+DEFAULT = "dp-design"
 NOT_PRIVATE = "od-linbai"
 WITH_DELTA = "dp-bai-gauss"
 
