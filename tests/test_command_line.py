@@ -75,7 +75,7 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(tmp_path):
 
     options = ["--budget", "100", "--epsilon", "4"]
     assert "epsilon = 4, delta = 0" in dpbai_("plan", "arms.csv", *options)
-    assert "Phase 1 needs: red 49, green 49" in dpbai_("start", "run.json", "arms.csv", *options)
+    assert "Phase 1 needs: red 50, green 50" in dpbai_("start", "run.json", "arms.csv", *options)
     steps = 0
     while asked := requests_of(dpbai_("next", "run.json")):
         rewards = [(arm, int(arm == "green")) for arm, pulls in asked.items() for _ in range(pulls)]
