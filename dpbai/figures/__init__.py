@@ -11,6 +11,7 @@ if not (find_spec("matplotlib") and find_spec("ipywidgets")):
     raise ImportError("figures need Matplotlib and ipywidgets: pip install 'dpbai[figures]'")
 
 from dpbai.figures.canvas import Picture, canvas, name_lines, panels_in_a_grid
+from dpbai.figures.design import divided_pulls, information, leads, success_bars
 from dpbai.figures.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from dpbai.figures.frames import Explorer, Frame, Live, explorer, live
 from dpbai.figures.own_arms import rows_of_arms, run_trace
@@ -41,14 +42,17 @@ __all__ = [
     "canvas",
     "decay",
     "design_errors",
+    "divided_pulls",
     "draws",
     "exact_over_sampled",
     "explorer",
     "exponents",
     "funnel",
     "hardness_terms",
+    "information",
     "laplace_pair",
     "lead_losses",
+    "leads",
     "live",
     "losses_by_angle",
     "misfits",
@@ -63,6 +67,7 @@ __all__ = [
     "rows_of_arms",
     "run_trace",
     "sizes",
+    "success_bars",
     "success_curves",
     "true_delta",
     "winners",

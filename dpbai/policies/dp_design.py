@@ -48,7 +48,8 @@ class DPDesign:
     -----
     *Releases.* Of each pulled arm the sum of the rewards, plus Lap(1/epsilon): one reward moves one
     sum, by at most 1, which is all that privacy needs. When two arms are left, the difference of
-    their sums can do with one such noise instead of two; it is released if it is more precise.
+    their sums can do with one such noise instead of two; it is released if it is more precise. With
+    two arms from the start, estimates are then right up to a constant, the same for both.
 
     *Estimates.* Each release is a linear function of theta plus an error of known variance, at most
     n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses those

@@ -1,0 +1,118 @@
+"""What a private design pulls, and what it wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from dpbai.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, Picture, canvas
+
+
+def divided_pulls(
+    points: ArrayLike, pulls: ArrayLike, marked: Sequence[int], title: str
+) -> Picture:
+    """Draw arms in the plane, each as large as its share of the pulls.
+
+    Parameters
+    ----------
+    points : array_like of shape (K, 2)
+    pulls : array_like of shape (K,)
+    marked : sequence of int
+        Arms with a ring around them: a Max-Det collection.
+    title : str
+    """
+    points, shares = np.asarray(points), np.asarray(pulls) / np.sum(pulls)
+    with canvas(size=(4.2, 3.9)) as (figure, axes):
+        axes.plot(*points.T, "o", color=GREY, markersize=3, label="arms")
+        ringed = points[list(marked)]
+        axes.plot(*ringed.T, "o", mfc="none", mec=BLACK, markersize=17, label="Max-Det collection")
+        pulled = shares > 0
+        axes.scatter(*points[pulled].T, s=900 * shares[pulled], color=ORANGE, alpha=0.75, zorder=3)
+        axes.scatter([], [], s=60, color=ORANGE, alpha=0.75, label="pulled: area is share")
+        axes.set(xlabel="first feature", ylabel="second feature", title=title, aspect="equal")
+        axes.margins(0.12)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8, handletextpad=0.3)
+    return figure
+
+
+def success_bars(table: pd.DataFrame, xlabel: str) -> Picture:
+    """Draw success rates of policies side by side, with their intervals.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Columns policy, group, success_rate, low and high; a cluster of bars for each group.
+    xlabel : str
+        What the groups are.
+    """
+    groups, names = table["group"].unique(), table["policy"].unique()
+    width = 0.8 / len(names)
+    with canvas(size=(6.4, 3.4)) as (figure, axes):
+        for number, name in enumerate(names):
+            rows = table[table["policy"] == name]
+            place = np.arange(len(groups)) + (number - (len(names) - 1) / 2) * width
+            height = rows["success_rate"]
+            reach = [height - rows["low"], rows["high"] - height]
+            look = POLICIES.get(str(name), SERIES[-1])
+            axes.bar(place, height, width, color=look["color"], label=name, edgecolor="white")
+            axes.errorbar(place, height, reach, color=BLACK, linewidth=0.8, linestyle="none")
+        axes.set_xticks(range(len(groups)), [str(group) for group in groups])
+        axes.set(xlabel=xlabel, ylabel="success rate (0 to 1)", ylim=(0, 1.02))
+        figure.legend(loc="outside upper center", ncols=len(names))
+    return figure
+
+
+def information(
+    pulls: ArrayLike, curves: Mapping[str, ArrayLike], fees: Sequence[float]
+) -> Picture:
+    """Draw the information of n pulls against n, and where each curve's asymptote begins.
+
+    Parameters
+    ----------
+    pulls : array_like
+        n.
+    curves : mapping of str to array_like
+        By name, the information for each n; the first is that without noise.
+    fees : sequence of float
+        The fee of each further curve.
+    """
+    pulls = np.asarray(pulls)
+    with canvas(size=(5.8, 3.4)) as (figure, axes):
+        for (name, values), look in zip(curves.items(), SERIES, strict=False):
+            axes.plot(pulls, values, label=name, **look | {"marker": "", "linestyle": "-"})
+        for fee, look in zip(fees, SERIES[1:], strict=False):
+            line = 4 * (pulls - fee)
+            axes.plot(pulls[line >= 0], line[line >= 0], ":", color=look["color"], linewidth=1)
+            axes.plot(fee, 0, "|", color=look["color"], markersize=12, clip_on=False)
+        axes.set(xlabel="pulls $n$ of an arm", ylabel="information $w(n)$")
+        axes.set(xlim=(0, pulls.max()), ylim=(0, None))
+        axes.legend(loc="upper left")
+    return figure
+
+
+def leads(table: pd.DataFrame, title: str) -> Picture:
+    """Draw a table of differences of success rates as tiles, each with its number.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row for each epsilon, a column for each budget.
+    title : str
+    """
+    with canvas(size=(5.2, 0.7 + 0.45 * len(table))) as (figure, axes):
+        axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(table.to_numpy()):
+            dark = abs(value) > 0.6
+            axes.text(
+                column, row, f"{value:+.2f}", ha="center", va="center",
+                color="white" if dark else BLACK, fontsize=9,
+            )  # fmt: skip
+        axes.set_xticks(range(table.shape[1]), [str(name) for name in table.columns])
+        axes.set_yticks(range(len(table)), [f"{name:g}" for name in table.index])
+        axes.set(xlabel="budget $T$", ylabel=r"$\varepsilon$", title=title)
+        axes.grid(visible=False)
+        axes.tick_params(length=0)
+    return figure
