@@ -12,6 +12,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import mpmath as mp
+from mpmath.calculus.quadrature import GaussLegendre
 
 TABLE = Path(__file__).parent.parent / "tests" / "reference.json"
 mp.mp.dps = 50
@@ -127,14 +128,23 @@ class BernoulliMean:
         return self._sum(lambda y: mp.exp(y) / 2 if y < 0 else 1 - mp.exp(-y) / 2, x)
 
 
-def between_knots(function: Callable, knots: set, scale: mp.mpf) -> mp.mpf:
-    """Integrate between knots, and 160 scales beyond."""
+def between_knots(function: Callable, knots: set, scale: mp.mpf, *, left: bool = True) -> mp.mpf:
+    """Integrate between knots, and 160 scales beyond; pieces are halved until they agree."""
     inside = sorted(knots)
-    ends = (
-        [inside[0] - 160 * scale, inside[0] - 20 * scale],
-        [inside[-1] + 20 * scale, inside[-1] + 160 * scale],
-    )
-    return mp.fsum(mp.quad(function, pair) for pair in pairwise([*ends[0], *inside, *ends[1]]))
+    points = [inside[0] - 160 * scale, inside[0] - 20 * scale] if left else []
+    points += [*inside, inside[-1] + 20 * scale, inside[-1] + 160 * scale]
+    nodes = [(mp.mpf(x), mp.mpf(w)) for x, w in GaussLegendre(mp.mp).calc_nodes(4, 170)]
+    pieces, last = 1, None
+    while True:
+        total = mp.mpf(0)
+        for low, high in pairwise(points):
+            half = (high - low) / (2 * pieces)
+            for piece in range(pieces):
+                middle = low + (2 * piece + 1) * half
+                total += half * mp.fsum(w * function(middle + half * x) for x, w in nodes)
+        if last is not None and abs(total - last) < AGREE * total:
+            return total
+        pieces, last = 2 * pieces, total
 
 
 def maximum(means: tuple[float, ...], pulls: int, scale: float) -> mp.mpf:
@@ -142,7 +152,10 @@ def maximum(means: tuple[float, ...], pulls: int, scale: float) -> mp.mpf:
     first, *others = (BernoulliMean(mean, pulls, scale) for mean in means)
 
     def exceeded(x: mp.mpf) -> mp.mpf:
-        return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
+        either = mp.mpf(0)
+        for other in others:  # it can be far below 1e-50
+            either += other.above(x) * (1 - either)
+        return first.density(x) * either
 
     return between_knots(exceeded, set(first.knots), first.scale)
 
@@ -162,12 +175,7 @@ def wedge(means: tuple[float, float], pulls: int, scale: float) -> mp.mpf:
         return x_law.density(x) * (y_law.below(small * x) + y_law.above(large * x))
 
     knots = {mp.mpf(0), *x_law.knots, *(y / slope for y in y_law.knots for slope in (small, large))}
-    return x_law.below(mp.mpf(0)) + mp.fsum(
-        mp.quad(outside, pair)
-        for pair in pairwise(
-            [*sorted(knots), max(knots) + 20 * x_law.scale, max(knots) + 160 * x_law.scale]
-        )
-    )
+    return x_law.below(mp.mpf(0)) + between_knots(outside, knots, x_law.scale, left=False)
 
 
 def gaussian_log_delta(epsilon: float, sigma: float) -> mp.mpf:

@@ -165,16 +165,39 @@ def _half_plane(phase: Phase, instance: Instance, normal: FloatArray, rtol: floa
         for weight, arm, pulls in zip(weights.tolist(), phase.pulled, phase.pulls, strict=True)
         if weight
     ]
-    form = lattice_form(parts, phase.noise, normal[normal != 0])
-    if form is not None:
-        log_error = form.log_below(rtol)
-    else:
-        forms = np.append(weights, normal)[None]
-        half_space = HalfSpaces(independent_terms(phase, instance), forms, rtol)
+    terms, form = independent_terms(phase, instance), np.append(weights, normal)
+    log_error = _below_support(phase, instance, terms, form)
+    lattice = lattice_form(parts, phase.noise, normal[normal != 0])
+    if log_error is None and lattice is not None:
+        log_error = lattice.log_below(rtol)
+    if log_error is None:
+        half_space = HalfSpaces(terms, form[None], rtol)
         log_error = float(half_space.log_bounds[0])
         if log_error > SMALLEST_LOG:
             (log_error,) = half_space.log_probabilities(np.zeros(1, dtype=np.int64)).tolist()
     return math.exp(log_error) if log_error > SMALLEST_LOG else 0.0
+
+
+def _below_support(
+    phase: Phase, instance: Instance, terms: list[Term], form: FloatArray
+) -> float | None:
+    """Return the log probability that one Laplace noise outweighs means that are never negative.
+
+    By the exponential tail of the noise it is E exp(-form / scale) / 2. Elsewhere it is None.
+    """
+    used = np.flatnonzero(form).tolist()
+    means = [k for k in used if k < len(phase.pulled)]
+    if not isinstance(phase.noise, Laplace) or len(used) != len(means) + 1:
+        return None
+    tilt = 1 / (phase.noise.scale * abs(form[used[-1]]))
+    log_error = -math.log(2)
+    for k in means:
+        law, weight = instance.laws[phase.pulled[k]], float(form[k])
+        if min(weight * end for end in law.support) < 0 or tilt * abs(weight) >= terms[k].limit:
+            return None
+        log_mgf = terms[k].log_mgf(np.array([-tilt * weight + 0j]))
+        log_error += float(log_mgf[0].real) - tilt * weight * terms[k].mean
+    return log_error
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:

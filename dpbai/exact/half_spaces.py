@@ -124,7 +124,10 @@ class HalfSpaces:
             ends = (values - least[:, None] + self.digits) / gaps
         high = np.where(gaps > 0, ends, np.inf).min(axis=1)
         low = np.where(gaps < 0, ends, -np.inf).max(axis=1)
-        steps = 2 * math.pi / (np.maximum(high, 0) - np.minimum(low, 0))
+        spans = np.maximum(high, 0) - np.minimum(low, 0)
+        if not np.isfinite(spans).all():
+            raise RoughDensityError("its tilts have no room")
+        steps = 2 * math.pi / spans
         counts = np.ceil(self._reach(rows, tilts) / steps).astype(np.int64) + 1
         if counts.max() > _MOST_NODES:
             raise RoughDensityError(f"it would take {counts.max()} nodes")

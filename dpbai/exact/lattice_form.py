@@ -33,6 +33,7 @@ _SPREAD_OUT = 1.0  # steps that a deviation of Gaussian noise is, where Poisson'
 _PERIODS = np.arange(-4, 5)
 _TERMS = np.arange(-80, 40)
 _LADDER = 100
+_MOST_NODES = 2**22
 
 
 def lattice_form(
@@ -61,8 +62,9 @@ def lattice_form(
         values, shares = atoms(law)
         if values.size > 2:
             return None
-        offset += weight * float(values[0])
-        if values.size == 2:
+        certain = shares.max() == 1.0
+        offset += weight * float(values[shares.argmax() if certain else 0])
+        if not certain:
             steps.append(abs(weight) * float(values[1] - values[0]) / pulls)
             sums.append((pulls, float(shares[1]), 1 if weight > 0 else -1))
     sizes = np.abs(noise_weights)
@@ -139,7 +141,10 @@ class LatticeForm:
         level = self._log_lattice(np.array([tilt + 0j])).real
         sizes = self._log_lattice(np.asarray(tilt + 1j * angles)).real - level  # falling
         most = angles[min(int((sizes > -digits).sum()), _LADDER - 1)]
-        nodes = np.arange(min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1)
+        needed = min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1
+        if needed > _MOST_NODES:
+            raise RoughDensityError(f"it would take {needed} nodes")
+        nodes = np.arange(needed)
         terms = np.exp(self._exponents(tilt + 2j * math.pi / count * nodes) - least)
         terms[0] /= 2
         return least + math.log(2 * terms.real.sum() / count)

@@ -1,0 +1,193 @@
+"""Routes agree: every way to an exact probability that applies gives the same, and so does chance.
+
+Laws, noise and pulls are drawn by proportions: inside their ranges, at their ends, next to them,
+and beyond, where they are refused. Where a route does not apply, the others still must agree.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import FALSE_ALARM
+from plans import OnePhase, laws, one_phase
+from scipy import stats
+
+import dpbai
+from dpbai.exact import NotExactError, error
+from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.inversion import Variable
+from dpbai.exact.lattice_form import lattice_form
+from dpbai.exact.quadrature import RoughDensityError
+from dpbai.exact.transforms import atoms
+
+EXAMPLES = 60
+TRIALS = 4000
+ENDS = [0.0, 1.0, 1e-12, 1 - 1e-12, 0.5]
+INSIDE = st.floats(0.02, 0.98)
+MEANS = st.one_of(INSIDE, INSIDE, st.sampled_from(ENDS))
+
+
+def bernoulli(mean: float) -> dpbai.rewards.RewardLaw:
+    return dpbai.Bernoulli(mean)
+
+
+def uniform(mean: float) -> dpbai.rewards.RewardLaw:
+    return dpbai.Uniform(mean / 2)
+
+
+def stretched(mean: float) -> dpbai.rewards.RewardLaw:
+    return dpbai.Empirical([0.25, 0.75], [1 - mean, mean])
+
+
+def three_valued(mean: float) -> dpbai.rewards.RewardLaw:
+    return dpbai.Empirical([0.0, 0.5, 1.0], [(1 - mean) / 2, 0.5, mean / 2])
+
+
+def beta(concentration: float):
+    def law(mean: float) -> dpbai.rewards.RewardLaw:
+        return dpbai.Beta(min(max(mean, 1e-4), 1 - 1e-4), concentration)
+
+    return law
+
+
+KINDS = st.sampled_from(
+    [bernoulli, bernoulli, uniform, stretched, three_valued, beta(0.6), beta(20.0), beta(3000.0)]
+)
+PULLS = st.one_of(st.integers(1, 30), st.sampled_from([1, 2, 200, 10**4, 10**9]))
+NOISES = st.tuples(
+    st.sampled_from(["laplace", "laplace", "gaussian", "none"]),
+    st.one_of(st.floats(-1.5, 1.5), st.sampled_from([-3.0, 3.0, 6.0])),
+)
+
+
+def noise_of(kind: str, log_epsilon: float, pulls: int) -> dpbai.noise.Noise:
+    scale = 10**-log_epsilon / pulls
+    if kind == "none":
+        return dpbai.NoNoise()
+    return dpbai.Laplace(scale) if kind == "laplace" else dpbai.Gaussian(scale, 1e-5)
+
+
+def lead_chance(noise: dpbai.noise.Noise, leads: np.ndarray) -> np.ndarray:
+    """Return P(lead + N - N' < 0), and half where it is 0 without noise."""
+    if isinstance(noise, dpbai.NoNoise):
+        near = np.abs(leads) < 1e-12
+        return np.where(near, 0.5, (leads < 0) * 1.0)
+    return np.exp(noise.log_cdf_of_difference(-leads))
+
+
+def outcomes(law: dpbai.rewards.RewardLaw, pulls: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means of two-valued rewards and their chances."""
+    values, shares = atoms(law)
+    if values.size == 1:
+        return values, shares
+    counts = np.arange(pulls + 1)
+    means = values[0] + (values[1] - values[0]) * counts / pulls
+    return means, stats.binom.pmf(counts, pulls, shares[1])
+
+
+def by_all_outcomes(rewards: list, pulls: int, noise: dpbai.noise.Noise) -> float | None:
+    if pulls > 200 or any(
+        not isinstance(law, dpbai.Bernoulli | dpbai.Empirical) or atoms(law)[0].size > 2
+        for law in rewards
+    ):
+        return None
+    (first, p), (second, q) = (outcomes(law, pulls) for law in rewards)
+    return float(p @ lead_chance(noise, np.subtract.outer(first, second)) @ q)
+
+
+def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, float]:
+    """Return what each route that applies to two arms says."""
+    phase, rewards = policy.plan, instance.laws
+    weights = np.array([1.0, -1.0]) * (1 if best == 0 else -1)
+    terms = independent_terms(phase, instance)
+    parts = [(w, law, phase.pulls[0]) for w, law in zip(weights, rewards, strict=True)]
+    form = np.append(weights, weights)
+
+    def by_lattice() -> float | None:
+        lattice = lattice_form(parts, phase.noise, weights)
+        return None if lattice is None else math.exp(lattice.log_below(1e-9))
+
+    def by_one_line() -> float | None:
+        return math.exp(HalfSpaces(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
+
+    def by_many_lines() -> float | None:
+        both = [term.times(w) for term, w in zip(terms, form.tolist(), strict=True)]
+        low, high = Variable(both, 1e-9).log_below(np.zeros(1))[:, 0].tolist()
+        return math.exp(high) if high - low < 1e-9 else None
+
+    def by_quadrature() -> float | None:
+        return error._not_largest(phase, instance, 1e-9)
+
+    def by_outcomes() -> float | None:
+        ordered = [rewards[best], rewards[1 - best]]
+        return by_all_outcomes(ordered, phase.pulls[0], phase.noise)
+
+    found = {}
+    for route in (by_lattice, by_one_line, by_many_lines, by_quadrature, by_outcomes):
+        try:
+            value = route()
+        except (RoughDensityError, NotExactError):
+            continue
+        if value is not None:
+            found[route.__name__] = value
+    return found
+
+
+@settings(max_examples=EXAMPLES)
+@given(KINDS, KINDS, MEANS, MEANS, PULLS, NOISES, st.integers(0, 2**32 - 1))
+def test_all_routes_to_the_error_of_two_arms_agree(first, second, one, other, pulls, noise, seed):
+    rewards = [first(one), second(other)]
+    if abs(rewards[0].mean - rewards[1].mean) < 1e-9:
+        return  # no best arm
+    instance = laws(*rewards)
+    policy = one_phase((pulls, pulls), noise_of(*noise, pulls))
+    found = routes(policy, instance, instance.best)
+    try:
+        found["exact_error"] = dpbai.exact_error(policy, instance)
+    except NotExactError:
+        # What has two values and one spacing, or is smooth and has noise, is never refused.
+        assert "by_lattice" not in found
+    for (name, value), (again, expected) in product(found.items(), repeat=2):
+        if max(value, expected) > 1e-200:
+            assert value == pytest.approx(expected, rel=2e-8, abs=0), (name, again, found)
+    if found and not any(isinstance(law, dpbai.Beta) and pulls > 200 for law in rewards):
+        result = dpbai.simulate(policy, instance, trials=TRIALS, seed=seed)
+        chance = min(next(iter(found.values())), 1.0)
+        p_value = stats.binomtest(TRIALS - result.successes, TRIALS, chance).pvalue
+        assert p_value > FALSE_ALARM / EXAMPLES, found
+
+
+@settings(max_examples=30)
+@given(KINDS, st.lists(MEANS, min_size=3, max_size=5, unique=True), PULLS, NOISES)
+def test_bounds_and_exact_errors_of_more_arms_agree(kind, means, pulls, noise):
+    rewards = [kind(mean) for mean in means]
+    ordered = sorted((law.mean for law in rewards), reverse=True)
+    if ordered[0] - ordered[1] < 1e-9:
+        return
+    instance = laws(*rewards)
+    policy = one_phase((pulls,) * len(rewards), noise_of(*noise, pulls))
+    try:
+        expected = dpbai.exact_error(policy, instance, rtol=1e-6)
+        low, high = dpbai.error_bounds(policy, instance)
+    except NotExactError:
+        return
+    assert low <= expected * (1 + 1e-5)
+    assert high >= expected * (1 - 1e-5)
+
+
+@given(st.sampled_from([-1e-12, 1 + 1e-12, -1.0, 2.0, math.nan, math.inf]))
+def test_what_lies_beyond_the_ends_is_refused(mean):
+    for law in (dpbai.Bernoulli, dpbai.Beta):
+        with pytest.raises(ValueError, match="mean"):
+            law(mean)
+    if not 0 <= mean < math.inf:
+        with pytest.raises(ValueError, match="mean"):
+            dpbai.Uniform(mean)
+    for concentration in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="concentration"):
+            dpbai.Beta(0.5, concentration)
