@@ -8,12 +8,14 @@ rival k beats the best arm, max p_k <= P(error) <= sum p_k.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import InaccurateError
 from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 from dpbai.exact.pairs import bounds_of_union
@@ -21,12 +23,14 @@ from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.transforms import NotExactError
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies.phase import arms_of, planned, remembers
 from dpbai.policies.ranking import alike
 
 _SMALL_PART = 0.01
 _BATCH = 16
 _MOST_PAIRED = 64
+_MOST_FORMS = 20_000
+_MOST_SETS = 64
 
 
 class ErrorBounds(NamedTuple):
@@ -48,7 +52,8 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     Parameters
     ----------
     policy : Policy
-        With one phase, and any number of released coordinates.
+        With any number of released coordinates. With several phases, only `high` says something, and
+        only where few sets of arms are likely to survive a phase.
     instance : Instance
         Where rewards come from; its features may differ from those of the policy.
     rtol : float, default 1e-4
@@ -58,13 +63,14 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     Returns
     -------
     ErrorBounds
-        (low, high); below 1e-250, 0 stands for low.
+        (low, high); below 1e-250, and with several phases, 0 stands for low.
 
     Raises
     ------
     NotExactError
-        A `ValueError` that says what is not known: several phases, rewards with atoms and no noise,
-        noise of another kind than those of ``dpbai.noise``.
+        A `ValueError` that says what is not known: rewards with atoms and no noise, noise of
+        another kind than those of ``dpbai.noise``, more sets of arms that may survive than can be
+        gone through.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -76,9 +82,9 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     if len(instance.ties) > 1:
         raise NotExactError(f"arms {list(instance.ties)} tie for the best")
     phase = planned(policy, 1, range(arms))
-    if phase.keep > 1:
-        raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
     try:
+        if phase.keep > 1:
+            return ErrorBounds(0.0, _error_from(policy, instance, range(arms), (), 0, rtol))
         return _one_phase(phase, instance, rtol)
     except (InaccurateError, RoughDensityError) as reason:
         raise NotExactError(str(reason)) from reason
@@ -100,12 +106,33 @@ def _beaten(
     """Return bounds of the probability that one of the leads is negative."""
     if not len(leads):
         return 0.0, 0.0
-    forms = HalfSpaces(
-        independent_terms(phase, instance), np.hstack([leads @ phase.release, leads]), rtol / 4
-    )
-    order = np.argsort(-forms.log_bounds)
-    if forms.log_bounds[order[0]] < SMALLEST_LOG:
+    forms = _forms((phase,), instance, leads, rtol)
+    if forms.log_bounds.max() < SMALLEST_LOG:
         return 0.0, math.fsum(np.exp(forms.log_bounds).tolist())
+    rows, chances, pruned = _chances(forms)
+    order = np.argsort(-chances)
+    rows, chances = rows[order], chances[order]
+    paired = min(rows.size, _MOST_PAIRED)
+    low, high = bounds_of_union(forms, rows[:paired], chances[:paired])
+    high += math.fsum(chances[paired:].tolist()) + pruned
+    return low * (1 - rtol), min(high * (1 + rtol), 1.0)
+
+
+def _forms(
+    phases: tuple[Phase, ...], instance: Instance, leads: FloatArray, rtol: float
+) -> HalfSpaces:
+    """Return forms of what some phases have released, by their weights of it."""
+    starts = np.cumsum([phase.coordinates for phase in phases])[:-1]
+    terms, weights = [], []
+    for phase, block in zip(phases, np.split(leads, starts, axis=1), strict=True):
+        terms += independent_terms(phase, instance)
+        weights += [block @ phase.release, block]
+    return HalfSpaces(terms, np.hstack(weights), rtol / 4)
+
+
+def _chances(forms: HalfSpaces) -> tuple[IntArray, FloatArray, float]:
+    """Return the likeliest forms, their chances to be negative, and a bound of all the others'."""
+    order = np.argsort(-forms.log_bounds)
     # Chernoff bounds stand for rivals that together are a small part.
     bounds = np.exp(forms.log_bounds[order])
     remaining = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)
@@ -113,10 +140,74 @@ def _beaten(
     while remaining[chances.size] > _SMALL_PART * chances.sum():
         more = order[chances.size : chances.size + _BATCH]
         chances = np.append(chances, np.exp(forms.log_probabilities(more)))
-    pruned, rows = float(remaining[chances.size]), order[: chances.size]
-    order = np.argsort(-chances)
-    rows, chances = rows[order], chances[order]
-    paired = min(rows.size, _MOST_PAIRED)
-    low, high = bounds_of_union(forms, rows[:paired], chances[:paired])
-    high += math.fsum(chances[paired:].tolist()) + pruned
-    return low * (1 - rtol), min(high * (1 + rtol), 1.0)
+    return order[: chances.size], chances, float(remaining[chances.size])
+
+
+def _error_from(
+    policy: Policy,
+    instance: Instance,
+    active: Sequence[int],
+    past: tuple[Phase, ...],
+    spent: int,
+    rtol: float,
+) -> float:
+    """Return a bound of the probability that the best arm is lost in this phase or later.
+
+    It is lost now if as many rivals as survive have larger estimates: by Markov's inequality with
+    at most the sum of their chances, divided by that number. Else one of few sets survives.
+    """
+    phase = planned(policy, len(past) + 1, active, spent=spent, past=past)
+    if phase.keep == len(phase.active) > 1:
+        lost, sets, other = 0.0, [phase.active], 0.0
+    else:
+        decoder, best = phase.decoder, phase.active.index(instance.best)
+        phases = (*past, phase) if phase.remembered else (phase,)
+        rivals = np.flatnonzero(~alike(decoder, best))
+        lost = float(len(decoder) - 1 - rivals.size)
+        if rivals.size:
+            forms = _forms(phases, instance, decoder[best] - decoder[rivals], rtol)
+            if forms.log_bounds.max() < SMALLEST_LOG:
+                lost += math.fsum(np.exp(forms.log_bounds).tolist())
+            else:
+                _, chances, pruned = _chances(forms)
+                lost += (math.fsum(chances.tolist()) + pruned) * (1 + rtol)
+        lost /= phase.keep
+        if phase.keep == 1:
+            return min(lost, 1.0)
+        sets, other = _survivors(phase, phases, instance, lost, rtol)
+    later = [
+        _error_from(policy, instance, arms, (*past, phase), spent + phase.cost, rtol)
+        for arms in sets
+    ]
+    # Fresh releases do not depend on who is left; those that are remembered do.
+    rest = math.fsum(later) if remembers(policy) else max(later)
+    return min(lost + other + rest, 1.0)
+
+
+def _survivors(
+    phase: Phase, phases: tuple[Phase, ...], instance: Instance, lost: float, rtol: float
+) -> tuple[list[tuple[int, ...]], float]:
+    """Return sets of arms, the best one among them, and a bound of the chance of all other sets.
+
+    An arm survives only if it beats one of any `keep` others, such as those of the largest means.
+    """
+    decoder, arms = phase.decoder, np.asarray(phase.active)
+    order = np.argsort(-instance.means[arms], kind="stable")
+    first, others = order[: phase.keep], order[phase.keep :]
+    if first.size * others.size > _MOST_FORMS:
+        raise NotExactError(f"too many of {arms.size} arms may survive phase {phase.index}")
+    pairs = [(k, g) for k in others.tolist() for g in first.tolist()]
+    above, below = np.array(pairs).T
+    forms = _forms(phases, instance, decoder[below] - decoder[above], rtol)
+    bounds = np.exp(forms.log_bounds).reshape(others.size, first.size).sum(axis=1)
+    likely = np.argsort(-bounds)
+    remaining = np.append(np.cumsum(bounds[likely][::-1])[::-1], 0.0)
+    extra = int(np.flatnonzero(remaining <= _SMALL_PART * lost)[0])
+    if math.comb(phase.keep - 1 + extra, phase.keep - 1) > _MOST_SETS:
+        raise NotExactError(f"too many sets of arms may survive phase {phase.index}")
+    rivals = np.append(first[1:], others[likely[:extra]])
+    sets = [
+        tuple(sorted([instance.best, *arms[list(rest)].tolist()]))
+        for rest in combinations(rivals.tolist(), phase.keep - 1)
+    ]
+    return sets, float(remaining[extra])
