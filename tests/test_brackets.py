@@ -150,10 +150,39 @@ def test_arms_that_always_tie_with_the_best_share_its_chances():
     assert high == pytest.approx((2 + error) / 3, rel=1e-4)
 
 
+FOUR = dpbai.Instance(np.eye(4), [0.5, 0.35, 0.3, 0.1])
+SEVERAL_PHASES = {
+    "DP-BAI": (partial(dpbai.DPBAI, epsilon=1.0), 200),
+    "OD-LinBAI": (dpbai.ODLinBAI, 60),
+    "DPDesign, remembering": (partial(dpbai.DPDesign, epsilon=0.5, phases=2), 150),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_PHASES)
+def test_with_several_phases_the_upper_bound_holds(name):
+    maker, budget = SEVERAL_PHASES[name]
+    policy = maker(FOUR.features, budget=budget)
+    assert (
+        policy.phase(1, range(4), ()).keep > 1 if "DPD" in name else policy.phase(1, range(4)).keep
+    )
+    low, high = dpbai.error_bounds(policy, FOUR)
+    trials = 20_000
+    errors = trials - dpbai.simulate(policy, FOUR, trials=trials, seed=4).successes
+    assert low == 0.0
+    assert high < 0.5
+    assert (
+        stats.binomtest(errors, trials).proportion_ci(1 - FALSE_ALARM, method="exact").low <= high
+    )
+    # The bound falls with the budget as the error does.
+    assert dpbai.error_bounds(maker(FOUR.features, budget=20 * budget), FOUR).high < 1e-6
+
+
 def test_what_has_no_bounds_is_refused():
-    two_phases = dpbai.DPBAI(np.random.default_rng(0).uniform(0, 1, (20, 5)), budget=500, epsilon=1)
-    with pytest.raises(NotExactError, match="more than one phase"):
-        dpbai.error_bounds(two_phases, dpbai.Instance(two_phases.features, [0.1] * 5))
+    many = np.random.default_rng(0).uniform(0, 1, (20, 5))
+    with pytest.raises(NotExactError, match="too many"):
+        dpbai.error_bounds(
+            dpbai.DPBAI(many, budget=500, epsilon=1), dpbai.Instance(many, [0.1] * 5)
+        )
     atoms = one_phase((9,) * 3, dpbai.NoNoise())
     with pytest.raises(NotExactError, match="does not decay"):
         dpbai.error_bounds(atoms, laws(*map(dpbai.Bernoulli, (0.5, 0.4, 0.3))))

@@ -52,8 +52,8 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     Parameters
     ----------
     policy : Policy
-        With any number of released coordinates. With several phases, only `high` says something, and
-        only where few sets of arms are likely to survive a phase.
+        With any number of released coordinates. With several phases, only `high` says something,
+        and only where few sets of arms are likely to survive a phase.
     instance : Instance
         Where rewards come from; its features may differ from those of the policy.
     rtol : float, default 1e-4
