@@ -20,7 +20,7 @@ from plans import OnePhase, constants, laws, one_phase
 from scipy import integrate, stats
 
 import dpbai
-from dpbai.exact import NotExactError, inversion, transforms
+from dpbai.exact import NotExactError, half_spaces, inversion, transforms
 from dpbai.exact import error as exact
 
 DIGITS = 60
@@ -869,6 +869,6 @@ def test_wrong_transforms_are_caught(monkeypatch, owner, name, mutant):
 
 
 def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
-    monkeypatch.setattr(exact, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
+    monkeypatch.setattr(half_spaces, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
     with pytest.raises(AssertionError):
         check(DUELS, uniform_duel, duel_error)

@@ -82,9 +82,9 @@ def test_a_lattice_of_too_many_points_is_refused():
 @pytest.mark.parametrize("mutant", [0.5, 2.0])
 def test_another_decay_from_point_to_point_is_caught(monkeypatch, mutant):
     law = (0.0, 0.1, 20, 0.4, 0.2)
-    filtered = lattice.signal.lfilter
+    filtered = lattice.scipy.signal.lfilter
     monkeypatch.setattr(
-        lattice.signal,
+        lattice.scipy.signal,
         "lfilter",
         lambda b, a, values: filtered(b, [a[0], -((-a[1]) ** mutant)], values),
     )
