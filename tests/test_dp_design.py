@@ -199,6 +199,26 @@ def test_on_the_papers_instance_it_is_dp_bai():
     assert errors[1] * 0.97 < errors[0] < errors[1]
 
 
+@pytest.mark.parametrize("phases", [None, 1, 2, 4])
+def test_arms_of_which_no_pull_tells_anything_have_an_answer(phases):
+    """Their features are all zero; so the rehearsal has nothing to try."""
+    policy = DPDesign(np.zeros((5, 3)), budget=100, epsilon=1.0, phases=phases)
+    assert [plan.cost for plan in walk(policy)] == [0] * (phases or 1)
+
+
+@pytest.mark.parametrize("seed", [0, 31, 41])
+def test_survivors_that_are_all_alike_are_planned_for(seed):
+    """Eight copies of the best arm come through: between them only rounding errors differ."""
+    features = np.random.default_rng(seed).standard_normal((4, 4)).repeat(8, axis=0)
+    policy = DPDesign(features, budget=400, epsilon=1.0, phases=2)
+    first = policy.phase(1, range(32))
+    assert first.keep == 8
+    for copies in np.arange(32).reshape(4, 8):
+        plan = policy.phase(2, copies, (first,))
+        assert 0 < plan.cost <= 400 - first.cost
+        assert np.ptp(plan.decoder, axis=0).max() < 1e-12
+
+
 def test_two_objects_plan_alike_and_relabelling_relabels():
     policies = [DPDesign(UNIFORM, budget=700, epsilon=0.3, phases=2) for _ in range(2)]
     plans = [list(walk(policy, seed=5)) for policy in policies]

@@ -240,10 +240,12 @@ class Division:
             if (stale == patience and self.share > 0) or value == 0:
                 break
             weights = weights * (variances / value)
-            weights *= 2 / weights.sum()
+            weights *= 2 / max(weights.sum(), _LEAST)
             slope = pulls * (pulls + 2 * due) / np.maximum(pulls + due, _LEAST) ** 2
             gains = _gains(weights, white, self.vectors[arms] @ whiten)
             moved = pulls * (gains * slope) ** 0.4
+            if not moved.any():  # of arms alike, only rounding errors are left to play for
+                break
             pulls = moved * (self.total / moved.sum())
         return best
 

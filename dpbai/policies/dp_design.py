@@ -103,10 +103,10 @@ class DPDesign:
         """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
         arms = self.features.shape[0]
         candidates = list(timetables(arms, self.budget, self._basis, self.phases))
-        if len(candidates) == 1:
+        vectors = self._max_det.coordinates
+        if len(candidates) == 1 or not vectors.any():  # where no pull tells anything, all are equal
             return candidates[0]
         pulls = self._division.best(self.budget).pulls
-        vectors = self._max_det.coordinates
         return Rehearsal(vectors, pulls, self._fee, candidates).choice()
 
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
