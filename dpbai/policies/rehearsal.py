@@ -18,14 +18,15 @@ import numpy as np
 from dpbai._check import FloatArray, IntArray
 from dpbai.designs.private import information
 
-_RUNS, _ENTRIES, _ARMS = 1024, 2**17, 256
+_ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
+_FEW_RUNS, _MOST_RUNS = 1024, 4096
 _MOST_PHASES = 3
 # By the number of phases: how many arms go on after the first, and its shares of the budget.
-_FIRST_SHARES = (1 / 2, 2 / 3, 4 / 5)
-_TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6, 12), _FIRST_SHARES)}
+_FIRST_SHARES = (2 / 5, 3 / 5, 4 / 5)
+_TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6), _FIRST_SHARES)}
 _OTHERS = ((12,), (1 / 2,))
 _LEVEL = 0.75  # of success in one phase, at which timetables are compared
-_WORTH = 0.01  # what a further phase must add to it
+_WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
 _HALVINGS = 20
 
 
@@ -106,7 +107,7 @@ class Rehearsal:
             distance = ((white - white.mean(axis=0)) ** 2).sum(axis=1)
             white = white[np.argsort(-distance, kind="stable")[:_ARMS]]
         self.arms = white
-        runs = min(_RUNS, _ENTRIES // len(white))
+        self.runs = runs = min(_MOST_RUNS, _ENTRIES // len(white))
         most = max(len(timetable.pulls) for timetable in candidates)
         truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
         self.later = rng.standard_normal((most, runs, self.largest))
@@ -121,16 +122,25 @@ class Rehearsal:
         self.first: dict[int, tuple[FloatArray, FloatArray, IntArray]] = {}
 
     def choice(self) -> Timetable:
-        """Return the candidate that does best; fewer phases, if more add next to nothing."""
-        best, success = self.candidates[0], -1.0
-        for candidate in self.candidates:
+        """Return the candidate that does best; fewer phases, if more add next to nothing.
+
+        The two best of each number of phases, in a few runs, are compared in all.
+        """
+        few = sorted(self.candidates, key=lambda each: -self.success(each, _FEW_RUNS))
+        numbers = sorted({len(each.pulls) for each in few})
+        finalists = [
+            each for number in numbers for each in [t for t in few if len(t.pulls) == number][:2]
+        ]
+        best, success = finalists[0], -1.0
+        for candidate in finalists:
             found = self.success(candidate)
-            if found > success + _WORTH * (len(candidate.sizes) - len(best.sizes)):
+            more = len(candidate.pulls) - len(best.pulls)
+            if found > success + more * _WORTH / self.runs**0.5:
                 best, success = candidate, found
         return best
 
-    def success(self, timetable: Timetable) -> float:
-        """Return how often a timetable finds the best arm."""
+    def success(self, timetable: Timetable, runs: int | None = None) -> float:
+        """Return how often a timetable finds the best arm, in all runs or the first few."""
         first, *others = timetable.pulls
         if first not in self.first:
             share = information(self.pulls * (first / self.budget), self.fee)
@@ -139,9 +149,9 @@ class Rehearsal:
             order = _largest(estimates, self.largest)
             self.first[first] = arms, estimates, order
         arms, estimates, order = self.first[first]
-        active = order[:, : timetable.sizes[1]]
-        estimates = np.take_along_axis(estimates, active, axis=1)
-        means = np.take_along_axis(self.means, active, axis=1)
+        active = order[:runs, : timetable.sizes[1]]
+        estimates = np.take_along_axis(estimates[:runs], active, axis=1)
+        means = np.take_along_axis(self.means[:runs], active, axis=1)
         covariance = arms[active] @ arms[active].transpose(0, 2, 1)
         for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
             size = active.shape[1]
@@ -150,7 +160,9 @@ class Rehearsal:
             variance = (1 if size > 2 else 2) / (4 * each) + self.fee / (4 * each**2)
             gain = covariance @ observe.T
             inverse = np.linalg.inv(observe @ gain + variance * np.eye(len(observe)))
-            seen = (means - estimates) @ observe.T + np.sqrt(variance) * normal[:, : len(observe)]
+            seen = (means - estimates) @ observe.T + np.sqrt(variance) * normal[
+                :runs, : len(observe)
+            ]
             gain = gain @ inverse
             estimates = estimates + (gain @ seen[:, :, None])[:, :, 0]
             covariance = covariance - gain @ observe @ covariance
@@ -160,7 +172,7 @@ class Rehearsal:
             )
             covariance = np.take_along_axis(covariance, kept[:, :, None], axis=1)
             covariance = np.take_along_axis(covariance, kept[:, None, :], axis=2)
-        return float((active[:, 0] == self.best).mean())
+        return float((active[:, 0] == self.best[:runs]).mean())
 
 
 def _whitening(pulled: FloatArray, weights: FloatArray) -> FloatArray:
