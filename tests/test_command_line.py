@@ -224,6 +224,17 @@ def test_a_plan_is_what_the_policy_plans(policy, call, folder):
         assert index == len(table)
 
 
+def test_a_plan_of_few_phases_counts_no_pull_twice(call, folder):
+    """Twelve arms without structure: three phases, which spend the budget together."""
+    write_arms(folder / "arms.csv", [f"arm {i}" for i in range(12)], np.eye(12))
+    given = ("--budget", 600, "--epsilon", 1, "-o", "plan.csv")
+    code, _, err = call("plan", "arms.csv", *given)
+    assert (code, err) == (0, "")
+    table = pd.read_csv(folder / "plan.csv", dtype=str)
+    assert len(table) == 3
+    assert 580 < sum(int(pulls.rpartition("..")[2]) for pulls in table["pulls"]) <= 600
+
+
 def test_a_plan_without_noise_says_that_it_is_not_private(call):
     code, out, _ = call("plan", "arms.csv", "--budget", 100, "--policy", "od-linbai")
     assert code == 0

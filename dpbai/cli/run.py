@@ -253,7 +253,8 @@ def _show_missing(session: Session) -> None:
 def _phases(policy: Policy) -> Table:
     """Return a row for each phase, with ranges over the active sets that may survive."""
     plans, complete = reachable(policy, _LIMIT)
-    if representable(policy) and not complete:
+    # What stands for all plans of DPDesign does so in what it releases, not in its pulls.
+    if representable(policy) and not (complete or isinstance(policy, dpbai.DPDesign)):
         later = (policy.representatives(index) for index in range(2, len(plans) + 1))
         plans = [plans[0], *map(list, later)]
     rows = [
