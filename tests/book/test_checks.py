@@ -95,7 +95,7 @@ def large_frame(notebook: NotebookNode) -> None:
 
 
 def long_cell(notebook: NotebookNode) -> None:
-    notebook.cells[1].source = "\n".join(f"x = {i}" for i in range(16))
+    notebook.cells[1].source = "\n".join(f"x = {i}" for i in range(book_checks.LONGEST_CELL + 1))
 
 
 def says(text: str) -> Callable[[NotebookNode], None]:
