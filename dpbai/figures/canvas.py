@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ POLICIES = {
 WIDTH = 5.8
 """Width of a figure in inches: text stays legible where a phone shrinks it."""
 
+_MOST_POINTS = 20_000
 _UNDATED = {"Date": None, "Creator": None}
 _STYLE: Any = {
     "figure.dpi": 120,
@@ -173,12 +175,14 @@ def name_lines(axes: Axes) -> None:
 
     Call this when all is drawn and the limits are set.
     """
-    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    lines = axes.get_lines()
     cast(Figure, axes.figure).draw_without_rendering()
     frame = axes.get_window_extent()
     paths = [_densely(line, frame) for line in lines]
     taken = np.concatenate(paths)
     for line, path in zip(lines, paths, strict=True):
+        if str(line.get_label()).startswith("_"):  # Matplotlib's own name for what has none
+            continue
         look: dict[str, Any] = {
             "color": line.get_color(),
             "ha": "center",
@@ -212,6 +216,6 @@ def _densely(line: Line2D, frame: Bbox) -> FloatArray:
     data = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
     corners = line.get_transform().transform(data[np.isfinite(data).all(axis=1)])
     steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
-    along = np.linspace(0, steps[-1], 240)
+    along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
     points = np.column_stack([np.interp(along, steps, corners[:, k]) for k in (0, 1)])
     return np.asarray(points[((points >= frame.p0) & (points <= frame.p1)).all(axis=1)])

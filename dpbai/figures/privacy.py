@@ -238,18 +238,11 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
     """
     with canvas(1, len(ratios), size=(WIDTH, 4.0), sharey=True) as (figure, axes):
         for panel, (epsilon, table) in zip(axes, ratios.items(), strict=True):
-            # One tile for each computed pair: nothing is drawn that was not computed.
-            shades = panel.pcolormesh(
-                table.columns,
-                table.index,
-                np.clip(table, -2, 2),
-                cmap="RdBu",
-                vmin=-2,
-                vmax=2,
-                shading="nearest",
-                edgecolors="white",
-                linewidth=0.3,
-            )
+            # One tile for each computed pair: only the line of equal errors is interpolated.
+            grid = table.columns, table.index, np.clip(table, -2, 2)
+            tiles = {"shading": "nearest", "edgecolors": "white", "linewidth": 0.3}
+            shades = panel.pcolormesh(*grid, cmap="RdBu", vmin=-2, vmax=2, **tiles)
+            line = panel.contour(*grid, levels=[0], colors=BLACK, linewidths=2)
             dashed = panel.plot(crossovers[epsilon], table.index, "--", color=BLACK)
             for corner, side, name in (
                 ((0.98, 0.97), "top", "DP-BAI-Gauss better"),
@@ -278,7 +271,12 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
             ticks=[-2, -1, 0, 1, 2],
             label="log10 of error of DP-BAI over error of DP-BAI-Gauss (cut at ±2)",
         )
-        figure.legend(dashed, ["the paper's table"], loc="outside upper center")
+        figure.legend(
+            [line.legend_elements()[0][0], dashed[0]],
+            ["equal errors", "the paper's table"],
+            loc="outside upper center",
+            ncols=2,
+        )
     return figure
 
 
