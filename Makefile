@@ -30,7 +30,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo
 	@echo "One file of tests:   make .venv && $(BIN)/pytest tests/test_max_det.py"
-	@echo "One chapter:         $(BIN)/python tools/notebooks.py book/privacy.ipynb   (in place)"
+	@echo "One chapter:         $(BIN)/python tools/notebooks.py book/privacy.ipynb"
 	@echo "Another interpreter: make test PYTHON=python3.13"
 
 .venv: $(READY)  ## the virtual environment: the lock, then this package
@@ -45,7 +45,7 @@ $(READY): $(LOCK) pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
-book: $(READY) widgets  ## build the book from clean, warnings as errors: _build/html/index.html
+book: $(READY) widgets  ## build the book from clean: _build/html/index.html
 	rm -rf _build
 	$(BIN)/python tools/notebooks.py --into $(EXECUTED)
 	DPBAI_EXECUTED=$(abspath $(EXECUTED)) $(BIN)/jupyter-book build . --all -n -W --keep-going
@@ -63,13 +63,13 @@ widgets:
 	  mkdir -p $(WIDGETS) && cp $(addprefix $(EMBED)/,embed.js *.txt *.woff *.woff2 *.ttf) $(WIDGETS); \
 	fi
 
-test: units  ## every check that needs no browser: tests/, then the chapters' stored outputs
+test: units  ## all checks without a browser: tests/, the chapters' outputs
 	$(BIN)/pytest -n auto --dist loadfile --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS)
 
 units: $(READY)  ## tests/ alone
 	$(BIN)/pytest -n auto tests
 
-oldest:  ## tests/ with the oldest versions that pyproject.toml allows, on Python 3.11
+oldest:  ## tests/ with the oldest versions allowed, on Python 3.11
 	$(MAKE) units PYTHON=python3.11 VENV=.venv-oldest LOCK=requirements-oldest.txt
 
 browser: $(READY)  ## check the built book in headless Chromium with no network
@@ -98,7 +98,7 @@ format: $(READY)  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-mutants: $(READY)  ## change the library in 200 places, one at a time: do the tests notice? About an hour
+mutants: $(READY)  ## break the library in 200 places: do tests notice? An hour
 	$(INSTALL) -c $(LOCK) "mutmut>=3.8,<4"
 	nice $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED)
 
@@ -108,7 +108,7 @@ benchmark: $(READY)  ## run each script of benchmarks/
 COMPILE := build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
   --fork-strategy fewest --no-annotate --custom-compile-command "make lock" pyproject.toml
 
-lock:  ## write both requirements files again from pyproject.toml, for all supported Pythons
+lock:  ## write both requirements files again from pyproject.toml
 	$(PYTHON) -m venv build/uv
 	build/uv/bin/python -m pip install --quiet uv
 	$(COMPILE) --all-extras --output-file requirements.txt

@@ -53,6 +53,14 @@ READ = {
 }
 
 
+def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_path):
+    (tmp_path / "arms.csv").write_text("arm,x,y\na,0,0\nb,0,0\nc,0,0\n")
+    code, printed, _ = call("plan", tmp_path / "arms.csv", *SETTING)
+    assert not code
+    assert "Phase 1 pulls: nothing\n" in printed
+    assert "--intercept adds a constant" in " ".join(printed.split())
+
+
 @pytest.mark.parametrize(("data", "options"), READ.values(), ids=READ)
 def test_a_table_is_read_as_the_plain_one(data, options, tmp_path):
     (tmp_path / "arms.csv").write_bytes(data)

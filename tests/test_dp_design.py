@@ -2,7 +2,7 @@
 
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -231,6 +231,13 @@ def test_two_objects_plan_alike_and_relabelling_relabels():
     pulls = dict(zip(plans[0][0].pulled, plans[0][0].pulls, strict=True))
     plan = shuffled.phase(1, range(60))
     assert {int(order[i]): n for i, n in zip(plan.pulled, plan.pulls, strict=True)} == pulls
+
+
+def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
+    """Who finds a copy of the best arm has found the best."""
+    arms = [[-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, -1.0, 1.0]]
+    orders = [DPDesign(order, budget=109, epsilon=0.5) for order in permutations(arms)]
+    assert len({policy.timetable for policy in orders}) == 1
 
 
 def test_wrong_arguments_are_told():

@@ -154,7 +154,8 @@ def within(sub: Parser) -> None:
 
 def output(sub: Parser, columns: str) -> None:
     """Add a CSV file to write."""
-    sub.add_argument("-o", "--output", metavar="FILE", help=f"write a CSV file: {columns}")
+    told = f"write a CSV file: {columns.replace(',', ', ')}"  # commas alone are no place to wrap
+    sub.add_argument("-o", "--output", metavar="FILE", help=told)
 
 
 def json(sub: Parser) -> None:

@@ -273,6 +273,6 @@ def _phases(policy: Policy) -> Table:
 
 
 def _range(values: Iterable[float]) -> str:
-    """Return the least and the largest value as text, or the one value."""
-    low, *_, high = [f"{value:.4g}" for value in sorted(values)] * 2
+    """Return the least and the largest value as text, or the one value; 0 if there is none."""
+    low, *_, high = [f"{value:.4g}" for value in sorted(values) or [0]] * 2
     return low if low == high else f"{low}..{high}"

@@ -142,8 +142,8 @@ def quoted(name: object) -> str:
 
 
 def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
-    """Return a list on one line: what fits, and how many more there are."""
-    entries = list(entries)
+    """Return a list on one line: what fits, and how many more there are; "nothing" of none."""
+    entries = list(entries) or ["nothing"]
     kept = next((n for n in range(len(entries), 1, -1) if _length(entries[:n]) <= width), 1)
     more = len(entries) - kept
     return ", ".join(entries[:kept]) + (f" and {more} more" if more else "")

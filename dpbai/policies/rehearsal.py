@@ -17,6 +17,7 @@ import numpy as np
 
 from dpbai._check import FloatArray, IntArray
 from dpbai.designs.private import information
+from dpbai.policies.ranking import ROUNDING
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
 _FEW_RUNS, _MOST_RUNS = 1024, 4096
@@ -112,12 +113,14 @@ class Rehearsal:
         truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
         self.later = rng.standard_normal((most, runs, self.largest))
         self.means = truth @ white.T
-        self.best = self.means.argmax(axis=1)
+        best = self.means.max(axis=1, keepdims=True)
+        self.right = self.means >= best - ROUNDING * np.abs(best)  # copies of the best are, too
         low, high = 2.0**-10, 2.0**10
         for _ in range(_HALVINGS):
             factor = np.sqrt(low * high)
             found = (factor * self.means + self.noise @ white.T).argmax(axis=1)
-            low, high = (low, factor) if (found == self.best).mean() > _LEVEL else (factor, high)
+            often = self._share_right(found) > _LEVEL
+            low, high = (low, factor) if often else (factor, high)
         self.means *= np.sqrt(low * high)
         self.first: dict[int, tuple[FloatArray, FloatArray, IntArray]] = {}
 
@@ -172,7 +175,11 @@ class Rehearsal:
             )
             covariance = np.take_along_axis(covariance, kept[:, :, None], axis=1)
             covariance = np.take_along_axis(covariance, kept[:, None, :], axis=2)
-        return float((active[:, 0] == self.best[:runs]).mean())
+        return self._share_right(active[:, 0])
+
+    def _share_right(self, found: IntArray) -> float:
+        """Return how often an answer is right, for those of the first few runs or of all."""
+        return float(self.right[np.arange(len(found)), found].mean())
 
 
 def _whitening(pulled: FloatArray, weights: FloatArray) -> FloatArray:
