@@ -12,7 +12,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import DPBAI, DPDesign
-from dpbai.policies.rehearsal import Rehearsal, timetables
+from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
 
 RNG = np.random.default_rng(11)
 UNIFORM = RNG.uniform(size=(60, 5))
@@ -211,8 +211,9 @@ def test_survivors_that_are_all_alike_are_planned_for(seed):
     """Eight copies of the best arm come through: between them only rounding errors differ."""
     features = np.random.default_rng(seed).standard_normal((4, 4)).repeat(8, axis=0)
     policy = DPDesign(features, budget=400, epsilon=1.0, phases=2)
+    # Set by hand: a rehearsal would keep two, since it knows that copies are as good.
+    vars(policy)["timetable"] = Timetable((32, 8, 1), (267, 133))
     first = policy.phase(1, range(32))
-    assert first.keep == 8
     for copies in np.arange(32).reshape(4, 8):
         plan = policy.phase(2, copies, (first,))
         assert 0 < plan.cost <= 400 - first.cost
