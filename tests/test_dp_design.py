@@ -96,7 +96,7 @@ def test_estimates_are_generalised_least_squares_of_all_releases():
         made_up = rng.normal(size=phase.coordinates)
         rows.append(release / np.sqrt(variance)[:, None])
         values.append(made_up / np.sqrt(variance))
-        theta = np.linalg.lstsq(np.vstack(rows), np.concatenate(values))[0]
+        theta = np.linalg.lstsq(np.vstack(rows), np.concatenate(values), rcond=None)[0]
         expected = features[list(phase.active)] @ theta
         released = np.concatenate(
             [

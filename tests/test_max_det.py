@@ -206,7 +206,7 @@ def test_reduced_arms_keep_their_inner_products():
     assert reduced.shape == (7, 3)
     np.testing.assert_allclose(reduced @ reduced.T, vectors @ vectors.T)
     full = rng.normal(size=(7, 3))
-    assert span_coordinates(full) is full
+    np.testing.assert_array_equal(span_coordinates(full), full)
 
 
 def exact_rank(matrix):
@@ -242,6 +242,14 @@ def test_arms_and_features_of_any_scales_have_a_max_det_collection(data):
         largest = np.abs(vectors).max(axis=0)
         error = found.coordinates @ vectors[found.indices] - vectors
         assert (np.abs(error) <= 1e-9 * largest).all()
+
+
+def test_an_arm_that_lacks_the_long_feature_hides_no_part_of_the_others():
+    """Brought to order one by itself, it would leave the short feature of the others at 2^-167."""
+    vectors = np.ldexp([[1.0, 1.0], [1.0, 0.0], [1.0, 2.0]], [-433, -266])
+    found = max_det(vectors)
+    assert found.indices.tolist() == [1, 2]
+    assert found.coordinates == pytest.approx(np.array([[0.5, 0.5], [1, 0], [0, 1]]), abs=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-8, 1e8, 1e40])

@@ -170,7 +170,7 @@ def test_estimates_of_od_linbai_are_least_squares():
     # One row for each pull, and NumPy's least squares.
     rows = np.repeat(pulled, phase.pulls, axis=0)
     means = np.random.default_rng(0).uniform(size=len(phase.pulled))
-    theta = np.linalg.lstsq(rows, np.repeat(means, phase.pulls))[0]
+    theta = np.linalg.lstsq(rows, np.repeat(means, phase.pulls), rcond=None)[0]
     estimates = phase.estimates(phase.statistic(means))
     np.testing.assert_allclose(estimates, instance.features @ theta)
     np.testing.assert_allclose(phase.statistic(means), rows.T @ np.repeat(means, phase.pulls))

@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, function = given.run.split(".")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
+        # What other packages call of each other is no matter of the user.
+        warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
             getattr(import_module(f"dpbai.cli.{module}"), function)(given)

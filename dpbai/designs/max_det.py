@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.designs.scaling import balanced, pivots, span_coordinates, unit_rows
+from dpbai.designs.scaling import balancings, pivots, span_coordinates, unit_rows
 
 MAX_SUBSETS = 10**6
 _BATCH_ENTRIES = 2**20
 _TIE = 1e-10
 _SWAP_GAIN = 1e-10
+_MISSED = 1e-9  # of the largest entry of a column
 _ROUNDING = 1e-12
 
 
@@ -66,12 +67,21 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
         `vectors = coordinates @ vectors[indices]`.
     """
     vectors = _check.matrix(vectors, "vectors", least_rows=1)
-    scaled, rows, _ = balanced(vectors)
-    scaled = scaled / np.abs(scaled).max(axis=0)
-    indices = pivots(scaled, vectors.shape[1])
-    if rows.any():
-        indices = _swap_search(scaled, indices, rows)
-    return indices, _coordinates(scaled, indices, rows)
+    found = []
+    for scaled, rows, _ in balancings(vectors):
+        units = scaled / np.abs(scaled).max(axis=0)
+        indices = pivots(units, vectors.shape[1])
+        if rows.any():
+            indices = _swap_search(units, indices, rows)
+        coordinates = _coordinates(units, indices, rows)
+        # No scale of a row may hide the part of another: the coordinates must give the vectors.
+        with np.errstate(all="ignore"):
+            missed = np.abs(coordinates @ vectors[indices] - vectors) / np.abs(vectors).max(axis=0)
+        error = float(missed.max())
+        found.append((error if error >= 0 else np.inf, indices, coordinates))
+        if error <= _MISSED:
+            break
+    return min(found, key=lambda basis: basis[0])[1:]
 
 
 def _coordinates(

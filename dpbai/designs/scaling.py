@@ -34,6 +34,14 @@ def rank(vectors: FloatArray) -> int:
 def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     """Return the vectors with rows and columns of one order of magnitude, and the exponents.
 
+    The first of `balancings`.
+    """
+    return balancings(vectors)[0]
+
+
+def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray]]:
+    """Return ways to bring rows and columns to one order of magnitude, the one to try first first.
+
     With vectors whose entries differ by less than 2^30 nothing is done. Beyond, rounding errors of
     long rows and columns would hide short ones. So the largest entry of each row and column is
     brought to order one, by factors that are powers of two, which make no rounding errors. If that
@@ -43,15 +51,15 @@ def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
 
     Returns
     -------
-    scaled : ndarray of shape (K, d)
-        `vectors = ldexp(scaled, rows[:, None] + columns)`.
-    rows, columns : ndarray of int, shapes (K,) and (d,)
+    list of (scaled, rows, columns)
+        Arrays of shapes (K, d), (K,), (d,): `vectors = ldexp(scaled, rows[:, None] + columns)`. One
+        or two, of the same visible rank.
     """
     entries = vectors != 0
     exponents = np.where(entries, np.frexp(vectors)[1], 0).astype(np.float64)
     if not entries.any() or np.ptp(exponents[entries]) < _WIDE:
         rows, columns = (np.zeros(n, dtype=np.int64) for n in vectors.shape)
-        return vectors, rows, columns
+        return [(vectors, rows, columns)]
     tried = []
     for middle in (_half_of_largest, _mean):
         rows, columns = _scales(exponents, entries, middle)
@@ -59,7 +67,8 @@ def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
             scaled = np.ldexp(vectors, -(rows[:, None] + columns))
         if np.isfinite(scaled).all():  # a few large entries may overflow where the mean is 0
             tried.append((scaled, rows, columns))
-    return max(tried, key=lambda scaled: _visible_rank(scaled[0]))
+    ranks = [_visible_rank(scaled) for scaled, _, _ in tried]
+    return [found for found, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
 
 
 def _scales(
