@@ -9,6 +9,8 @@ import nbformat
 import notebooks
 import pytest
 
+from dpbai import cli
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -31,6 +33,13 @@ def test_a_picture_of_the_readme_is_the_one_that_its_chapter_stores(
     stored = nbformat.read(ROOT / f"book/{chapter}.ipynb", as_version=4)
     assert f"]({copy.relative_to(ROOT).as_posix()})" in README
     assert copy.read_text(encoding="utf-8") == notebooks.figure(stored, name)
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/*.ipynb", "book/*.md"])
+def test_commands_that_a_text_names_exist(page: str) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob(page))
+    named = set(re.findall(r"`dpbai ([a-z][a-z-]*)", text))
+    assert named <= set(re.findall(r"^    ([a-z][a-z-]+)\b", cli.parser().format_help(), re.M))
 
 
 def test_what_the_readme_names_exists() -> None:
