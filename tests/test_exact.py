@@ -872,3 +872,11 @@ def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
     monkeypatch.setattr(half_spaces, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
     with pytest.raises(AssertionError):
         check(DUELS, uniform_duel, duel_error)
+
+
+@pytest.mark.parametrize("rtol", [1e-12, 1e-2])
+def test_both_ends_of_the_tolerances_that_are_allowed_are_allowed(rtol):
+    instance = dpbai.Instance(np.eye(2), [0.5, 0.4])
+    policy = dpbai.DPBAI(np.eye(2), budget=20, epsilon=1.0)
+    error = dpbai.exact_error(policy, instance, rtol=rtol)
+    assert error == pytest.approx(dpbai.exact_error(policy, instance), rel=rtol + 1e-9)

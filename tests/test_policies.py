@@ -500,3 +500,11 @@ def test_features_whose_noise_overflows_are_named():
         DPOD(1e50 * np.eye(2), budget=100, epsilon=1e-300)
     with pytest.raises(ValueError, match=r"^features must not differ so much in scale"):
         ODLinBAI(np.diag([1.0, 1e-310]), budget=100).phase(1, range(2))
+
+
+@pytest.mark.parametrize("epsilon", [1, np.float32(1), np.int64(1)])
+@pytest.mark.parametrize("make", [DPBAI, partial(DPBAIGauss, delta=1e-5), Baseline, DPOD])
+def test_an_epsilon_of_any_type_of_number_is_kept_as_a_float(make, epsilon):
+    policy = make(np.eye(3), budget=60, epsilon=epsilon)
+    assert type(policy.epsilon) is float
+    assert policy.epsilon == 1
