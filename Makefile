@@ -23,7 +23,7 @@ export OMP_NUM_THREADS := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test units oldest browser notebooks lab lint format mutants benchmark \
+.PHONY: help .venv book pdf test units oldest browser notebooks changes lab lint format mutants benchmark \
   lock widgets clean
 
 help:  ## list the targets
@@ -83,6 +83,9 @@ $(HTML)/index.html:
 
 notebooks: $(READY)  ## run all chapters again, in place
 	$(BIN)/python tools/notebooks.py
+
+changes: $(READY)  ## run the chapters with other parameters than their own
+	$(BIN)/python tools/changes.py
 
 lab: $(READY)  ## open the chapters in JupyterLab
 	$(INSTALL) -c $(LOCK) jupyterlab

@@ -1,0 +1,102 @@
+"""Run chapters with other parameters than their own, and see whether they run through.
+
+A chapter that is made to be changed has an early cell with the tag `parameters`; its last name
+is `default`, true as long as they are as stored. `make changes` changes them all, and names are
+those of chapters; what is changed is `CHANGES`.
+"""
+
+import ast
+import contextlib
+import io
+import sys
+import traceback
+from pathlib import Path
+
+import book_checks
+import matplotlib
+import nbformat
+from nbformat import NotebookNode
+
+BOOK = Path(__file__).resolve().parent.parent / "book"
+
+CHANGES = {
+    "dp_bai": {"seed": "1", "T": "900", "epsilon": "0.2", "trials": "50", "fewer": "20"},
+    "dp_od": {"seed": "3", "T": "1000", "epsilon": "0.3", "trials": "100"},
+    "gaussian": {"seed": "1", "T": "300", "epsilon": "0.3", "delta": "1e-4"},
+    "max_det": {"seed": "5", "trials": "10"},
+    "numerical_study": {
+        "seed": "3",
+        "T": "300",
+        "epsilon": "0.3",
+        "trials": "20",
+        "budgets": "[100, 300]",
+        "epsilons": "[0.3, 4]",
+        "instance": "dpbai.Instance([[1, 0], [0.4, 0.5], [0.2, 0.8], [0.6, 0.1]], [0.5, 0.3])",
+    },
+    "upper_bound": {"seed": "3", "traits_seed": "1", "epsilon": "0.5", "trials": "2000"},
+}
+"""For each chapter that declares parameters: other values, as a reader would type them.
+
+They replace what is assigned to the name first, in the cell of parameters or in a later one.
+"""
+
+
+def cells(chapter: str) -> list[NotebookNode]:
+    """Return the code cells of a chapter."""
+    notebook = nbformat.read(BOOK / f"{chapter}.ipynb", as_version=4)
+    return [cell for _, cell in book_checks.code_cells(notebook)]
+
+
+def declares(cell: NotebookNode) -> bool:
+    """Whether a cell declares the parameters of its chapter."""
+    return "parameters" in cell.metadata.get("tags", [])
+
+
+def changed(source: str, values: dict[str, str]) -> ast.Module:
+    """Return a cell, and take the values of what it assigns from `values`, where these have it."""
+    tree = ast.parse(source)
+    for node in tree.body:
+        if not isinstance(node, ast.Assign):
+            continue
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Name) and target.id in values:
+            node.value = ast.parse(values.pop(target.id), mode="eval").body
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for place, name in enumerate(target.elts):
+                if isinstance(name, ast.Name) and name.id in values:
+                    value.elts[place] = ast.parse(values.pop(name.id), mode="eval").body
+    return ast.fix_missing_locations(tree)
+
+
+def run(chapter: str) -> None:
+    """Run a chapter in this process, with the values of `CHANGES`; raise what it raises."""
+    matplotlib.use("Agg")
+    values = dict(CHANGES[chapter])
+    space: dict[str, object] = {"__name__": "chapter"}
+    with contextlib.chdir(BOOK), contextlib.redirect_stdout(io.StringIO()):  # its data are there
+        for number, cell in enumerate(cells(chapter)):
+            code = compile(changed(cell.source, values), f"{chapter}, cell {number}", "exec")
+            exec(code, space)
+            if declares(cell) and space["default"]:
+                raise ValueError(f"{chapter}: the values are those of the chapter")
+    if values:
+        raise ValueError(f"{chapter} assigns nothing to {', '.join(values)}")
+
+
+def main(chapters: list[str]) -> int:
+    """Run the named chapters, or all; return how many failed."""
+    failed = 0
+    for chapter in chapters or CHANGES:
+        try:
+            run(chapter)
+        except Exception:  # whatever failed, say in which chapter
+            failed += 1
+            traceback.print_exc()
+            print(f"FAILED  {chapter}", flush=True)
+        else:
+            print(f"runs through  {chapter}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
