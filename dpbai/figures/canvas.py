@@ -215,6 +215,8 @@ def _densely(line: Line2D, frame: Bbox) -> FloatArray:
     """Return points along a line that lie in a frame, a few pixels apart, in pixels."""
     data = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
     corners = line.get_transform().transform(data[np.isfinite(data).all(axis=1)])
+    if not len(corners):  # such as the bars of a policy that never failed
+        return np.asarray(corners)
     steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
     along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
     points = np.column_stack([np.interp(along, steps, corners[:, k]) for k in (0, 1)])
