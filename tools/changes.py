@@ -33,7 +33,9 @@ CHANGES = {
         "epsilons": "[0.3, 4]",
         "instance": "dpbai.Instance([[1, 0], [0.4, 0.5], [0.2, 0.8], [0.6, 0.1]], [0.5, 0.3])",
     },
+    "private_design": {"T": "600", "epsilon": "0.4", "trials": "20"},
     "upper_bound": {"seed": "3", "traits_seed": "1", "epsilon": "0.5", "trials": "2000"},
+    "your_own_arms": {"T": "900", "epsilon": "1", "trials": "50", "fewer": "50", "sessions": "5"},
 }
 """For each chapter that declares parameters: other values, as a reader would type them.
 
