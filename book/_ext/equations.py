@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.domains.math import MathDomain
 
 PAPER = re.compile(r"eq-(\d+)(?:-[a-z]\w*)?")
-LABEL = re.compile(r"^[\s\"]*\$\$ \(([\w-]+)\)", re.MULTILINE)
+LABEL = re.compile(r"\$\$ \(([\w-]+)\)")
 
 
 def printed_number(label: str) -> str | None:
