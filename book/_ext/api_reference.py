@@ -5,13 +5,32 @@ It makes a table of them with the first lines of their docstrings, then document
 """
 
 import inspect
-from pydoc import locate
+from importlib import import_module
 from types import ModuleType
 
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+
+def locate(name: str) -> object | None:
+    """Return what a dotted name means, or None: an attribute goes before a module of its name.
+
+    `dpbai.simulate` is the function, also where `pydoc.locate` finds the module (Python 3.13).
+    """
+    first, *others = name.split(".")
+    found, path = import_module(first), first
+    for part in others:
+        path += f".{part}"
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            try:
+                found = import_module(path)
+            except ImportError:
+                return None
+    return found
 
 
 def expanded(name: str) -> list[str]:

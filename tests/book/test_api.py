@@ -5,12 +5,12 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from pydoc import locate
 
 import api_reference
 import book_checks
 import nbformat
 import pytest
+from api_reference import locate
 
 import dpbai
 
