@@ -11,6 +11,7 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -170,10 +171,19 @@ def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
 
     The message does not quote it: it may hold rewards.
     """
-    if isinstance(value, type) or not isinstance(value, expected):
+    if isinstance(value, type) or not _is_a(value, expected):
         got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(f"{name} must be an object of the kind {expected.__name__}, got {got}")
     return value
+
+
+def _is_a(value: Any, expected: type[Any]) -> bool:
+    """Return what `isinstance` does, which from Python 3.12 on looks past `__getattr__`."""
+    if not getattr(expected, "_is_protocol", False):
+        return isinstance(value, expected)
+    declared = (getattr(kind, "__annotations__", ()) for kind in expected.__mro__)
+    members = {name for name in (*dir(expected), *chain(*declared)) if name[0] != "_"}
+    return all(getattr(value, name, None) is not None for name in members)
 
 
 def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:

@@ -344,6 +344,62 @@ def test_anything_as_an_argument_is_taken_or_is_an_error_that_names_it(data):
     assert said is None or name.removesuffix("s") in said
 
 
+class HandingOn:
+    """Hands on whatever it is asked for, but for some names."""
+
+    def __init__(self, to, without=()):
+        self._to, self._without = to, without
+
+    def __getattr__(self, name):
+        if name in self._without:
+            raise AttributeError(name)
+        return getattr(self._to, name)
+
+
+PROTOCOLS = {
+    "Policy": (POLICY, lambda policy: dpbai.certificate(policy), "features budget phase"),
+    "RewardLaw": (
+        LAWS[0],
+        lambda law: dpbai.Instance(np.eye(2), rewards=[law, dpbai.Uniform(0.1)]),
+        "mean support sums characteristic_function",
+    ),
+    "Noise": (
+        dpbai.Laplace(1.0),
+        lambda noise: dpbai.Phase(
+            index=1, active=(0, 1), pulled=(0, 1), pulls=(1, 1), noise=noise, keep=1
+        ),
+        "sample loss delta delta_at characteristic_function standard_deviation",
+    ),
+    "PullPolicy": (
+        STOPPED,
+        lambda policy: theory.EarlyStopping(policy, n=1, arm=0),
+        "arms budget next_arm recommend",
+    ),
+    "Mechanism": (
+        dpbai.NumpyNoise(0),
+        lambda mechanism: dpbai.certificate(POLICY, mechanism=mechanism),
+        "name remarks loss",
+    ),
+    "ReleaseNoise": (
+        dpbai.NumpyNoise(0),
+        lambda noise: dpbai.Session(POLICY, noise=noise),
+        "name remarks loss add",
+    ),
+}
+"""What has all that a protocol asks for, who checks it, and what that is."""
+
+
+@pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_protocol_asks_for_its_members_no_matter_who_has_them(protocol):
+    """Python 3.12 has `isinstance` look past `__getattr__`; a wrapper is right all the same."""
+    right, check, members = PROTOCOLS[protocol]
+    check(HandingOn(right))
+    for member in members.split():
+        with pytest.raises(TypeError, match=f"must be an object of the kind {protocol}"):
+            check(HandingOn(right, without=(member,)))
+
+
 HUGE = {"simulate": "trials", "study": "trials", "monte_carlo_audit": "trials",
         "smallest_budget": "trials", "privacy.run_on_table": "trials"}  # fmt: skip
 
