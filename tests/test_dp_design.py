@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import bad_features
 
@@ -239,6 +239,37 @@ def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
     arms = [[-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, -1.0, 1.0]]
     orders = [DPDesign(order, budget=109, epsilon=0.5) for order in permutations(arms)]
     assert len({policy.timetable for policy in orders}) == 1
+
+
+@settings(max_examples=25)
+@example([(1, 0, 1, 1), (1, 1, 0, 1), (0, 0, -1, 1), (-1, 1, -1, 1), (-1, 0, 0, 1)], None, 0.5, 19)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda d: st.lists(st.tuples(*[st.integers(-1, 1)] * d), min_size=2, max_size=7)
+    ),
+    st.sampled_from([None, None, 2, 3]),
+    st.sampled_from([0.1, 0.5, 2.0, math.inf]),
+    st.integers(0, 2**32),
+)
+def test_arms_in_any_order_are_planned_alike(arms, phases, epsilon, seed):
+    """Small whole numbers make symmetric arms, of which many designs and timetables are as good.
+
+    Copies of an arm are the same: which of them is pulled tells nothing that matters.
+    """
+    phases = None if phases is None else min(phases, max(1, len(arms) - 1))
+    listed = np.array(arms, dtype=float)
+    paths = []
+    for names in (np.arange(len(arms)), np.random.default_rng(seed).permutation(len(arms))):
+        policy = DPDesign(listed[names], budget=114, epsilon=epsilon, phases=phases)
+        rng, active, past = np.random.default_rng(seed), np.arange(len(arms)), ()
+        path = [policy.timetable]
+        while len(active) > 1:
+            past += (policy.phase(len(past) + 1, np.flatnonzero(np.isin(names, active)), past),)
+            pulled = listed[names[list(past[-1].pulled)]].tolist()
+            path.append((past[-1].coordinates, sorted(zip(pulled, past[-1].pulls, strict=True))))
+            active = np.sort(rng.choice(active, past[-1].keep, replace=False))
+        paths.append(path)
+    assert paths[0] == paths[1]
 
 
 def test_wrong_arguments_are_told():

@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, IntArray
 from dpbai.designs.max_det import MaxDet, max_det
-from dpbai.designs.private import Division, PrivateDesign, fee
+from dpbai.designs.private import Division, PrivateDesign, by_entries, fee
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
 from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
@@ -161,34 +161,43 @@ class DPDesign:
     def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
         total = self.timetable.pulls[index - 1]
-        vectors = self._vectors(active)
+        arms = sorted(active, key=self._place.__getitem__)
+        vectors = self._vectors(arms)
         design = self._first if index == 1 else Division(vectors, [], self._fee, known).best(total)
-        chosen = np.flatnonzero(design.pulls)
-        pulls = design.pulls[chosen]
         if len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
             contrast = vectors[0] - vectors[1]
-            both = known + _information(*self._seen(active, half, difference))
+            both = known + _information(*self._seen(arms, half, difference))
             if contrast @ _inverse(both) @ contrast < design.variance:
                 return active, half, difference
-        pulled = tuple(active[i] for i in chosen)
-        return pulled, tuple(pulls.tolist()), np.diag(pulls.astype(np.float64))
+        chosen = sorted((arm, n) for arm, n in zip(arms, design.pulls.tolist(), strict=True) if n)
+        pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())
+        return pulled, pulls, np.diag(np.array(pulls, dtype=np.float64))
 
     def _seen(
-        self, pulled: tuple[int, ...], pulls: tuple[int, ...], release: FloatArray
+        self, pulled: Sequence[int], pulls: Sequence[int], release: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return what a release tells: linear functions of theta, and the precision of each."""
         variance = release**2 @ (1 / (4 * np.array(pulls))) + self._fee / 4
         return release @ self._vectors(pulled), 1 / variance
 
     def _vectors(self, arms: Sequence[int]) -> FloatArray:
-        return np.asarray(self._max_det.coordinates[list(arms)])
+        return np.asarray(self._max_det.coordinates[self._place[list(arms)]])
+
+    @cached_property
+    def _order(self) -> IntArray:
+        """The arms in the order in which all is computed."""
+        return by_entries(self.features)
+
+    @cached_property
+    def _place(self) -> IntArray:
+        return np.asarray(np.argsort(self._order))
 
     @cached_property
     def _max_det(self) -> MaxDet:
-        """A basis; in its coordinates all numbers are of order one."""
-        return max_det(self.features, max_subsets=0)
+        """A basis of the arms in their order, and their coordinates in it, all of order one."""
+        return max_det(self.features[self._order], max_subsets=0)
 
     @property
     def _basis(self) -> int:
@@ -212,6 +221,8 @@ class DPDesign:
 
 
 def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:
+    order = by_entries(rows)  # the same sum, to the last digit, in whichever order arms come
+    rows, precision = rows[order], precision[order]
     return np.asarray((rows.T * precision) @ rows)
 
 
