@@ -28,8 +28,8 @@ _LIMIT = 200  # active sets looked at for the ranges of a phase
 _KEYS = {"arm", "reward", "batch"}
 _EXPLANATION = """\
 noise: standard deviation of the noise in the estimate. phase: the last one that
-estimated the arm. Compare within a phase only: each phase has rewards and noise
-of its own, so an arm that is out may show more than the one recommended."""
+estimated the arm. Compare within a phase only: a later one has new rewards and
+new noise, so an arm that is out may show more than the one recommended."""
 
 
 def plan(given: argparse.Namespace) -> None:
