@@ -29,8 +29,9 @@ LIBRARIES = {
     "planning": {"tqdm"},
     "study": {"pandas", "tqdm"},
     "session": {"opendp"},
-    "figures": {"IPython", "ipywidgets", "matplotlib", "mpl_toolkits", "pandas"},
+    "figures": {"IPython", "matplotlib", "pandas"},
     "cli": {"matplotlib", "tqdm"},
+    "drawings": {"ipywidgets", "matplotlib", "pandas"},
 }
 """What a room may use besides Python, NumPy and SciPy."""
 EVERYWHERE = sys.stdlib_module_names | {"dpbai", "numpy", "scipy"}
@@ -82,6 +83,33 @@ def test_every_room_is_on_a_floor():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_imports_from_floors_below_only(path: Path):
     assert wrong_imports(path.read_text(encoding="utf-8"), room_of(path)) == []
+
+
+DRAWINGS = sorted((PACKAGE.parent / "book" / "drawings").glob("*.py"))
+PUBLIC = {
+    f"{module.__name__}.{name}" for module in (dpbai, dpbai.theory) for name in module.__all__
+}
+
+
+def not_for_drawings(source: str) -> list[str]:
+    """Return what a drawing of the chapters imports and must not: what is not public."""
+    return [
+        name
+        for name in sorted(imported(source))
+        if not name.startswith(("dpbai.figures.", "drawings.")) and name not in PUBLIC
+        and name.partition(".")[0] not in EVERYWHERE - {"dpbai"} | LIBRARIES["drawings"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DRAWINGS, ids=lambda path: path.stem)
+def test_drawings_of_the_chapters_use_public_names_only(path: Path):
+    assert not_for_drawings(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_private_name_in_a_drawing_is_found():
+    private = "from dpbai import _check, Phase\nimport dpbai.session.shorter"
+    assert len(not_for_drawings(private)) == 2
+    assert len(DRAWINGS) > 5
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import nbformat
 from nbformat import NotebookNode
 
 BOOK = Path(__file__).resolve().parent.parent / "book"
+sys.path.append(str(BOOK))  # as for a kernel that starts there, for `drawings`
 
 CHANGES = {
     "dp_bai": {"seed": "1", "T": "900", "epsilon": "0.2", "trials": "50", "fewer": "20"},

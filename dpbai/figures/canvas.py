@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -84,6 +83,8 @@ class Picture(Figure):
 
     def _ipython_display_(self) -> None:
         """Show the SVG: Matplotlib's own hook for notebooks would go before a `_repr_svg_`."""
+        from IPython.display import display
+
         bundle = {"image/svg+xml": self.svg(), "text/plain": repr(self)}
         display(bundle, raw=True)  # type: ignore[no-untyped-call]
 

@@ -1,28 +1,14 @@
-"""Success of policies along the budget, epsilon or dimension."""
+"""Success of policies along the budget or epsilon."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREY,
-    ORANGE,
-    POLICIES,
-    SERIES,
-    WIDTH,
-    Picture,
-    canvas,
-    name_lines,
-    panels_in_a_grid,
-)
+from dpbai.figures.canvas import POLICIES, SERIES, Picture, panels_in_a_grid
 
 
 def success_curves(
@@ -85,131 +71,3 @@ def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
         rows[along], rows["low"], rows["high"], color=look["color"], alpha=0.2, linewidth=0
     )
     panel.plot(rows[along], rows["success_rate"], label=name, **look)
-
-
-def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
-    """Draw exact error probabilities against the budget, and sampled rates with their intervals.
-
-    On a log axis curves that would lie on each other near a success of 1 stand apart; where no
-    trial failed there is no point.
-
-    Parameters
-    ----------
-    exact : pandas.DataFrame
-        Columns policy, budget and success.
-    sampled : pandas.DataFrame
-        Rows of a `dpbai.study` table, at one epsilon.
-
-    Returns
-    -------
-    Picture
-    """
-    with canvas(size=(WIDTH, 3.8)) as (figure, axes):
-        for name, curve in exact.groupby("policy", sort=False):
-            look = POLICIES[str(name)]
-            rows = sampled[(sampled["policy"] == name) & (sampled["success_rate"] < 1)]
-            error, low, high = (1 - rows[key] for key in ("success_rate", "high", "low"))
-            axes.plot(curve["budget"], 1 - curve["success"], label=name, **look | {"marker": ""})
-            axes.errorbar(
-                rows["budget"],
-                error,
-                [error - low, high - error],
-                linewidth=1,
-                **look | {"linestyle": "none"},
-            )
-        axes.set(yscale="log", ylim=(2e-4, 1.2))
-        axes.set(xlabel="budget $T$ (pulls)", ylabel="error probability (log)")
-        name_lines(axes)
-    return figure
-
-
-def by_dimension(table: pd.DataFrame) -> Picture:
-    """Draw success against the budget for each dimension, and against the budget over M H.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Columns dimension, budget, scaled (T' over M times H), success_rate, low and high.
-    """
-    with canvas(1, 2, size=(6.4, 3.5), sharey=True) as (figure, axes):
-        for (dimension, part), look in zip(table.groupby("dimension"), SERIES, strict=True):
-            for panel, column in zip(axes, ("budget", "scaled"), strict=True):
-                panel.fill_between(
-                    part[column],
-                    part["low"],
-                    part["high"],
-                    color=look["color"],
-                    alpha=0.2,
-                    linewidth=0,
-                )
-                panel.plot(part[column], part["success_rate"], label=f"$d = {dimension}$", **look)
-        axes[0].set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.02))
-        axes[0].set_ylabel("success rate (0 to 1)")
-        axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
-        for panel in axes:
-            name_lines(panel)
-    return figure
-
-
-def draws(near: ArrayLike, panels: Mapping[str, ArrayLike]) -> Picture:
-    """Draw something of each of many instances against the number of near rivals, in panels.
-
-    Parameters
-    ----------
-    near : array_like of shape (n,)
-        The number of rivals near the best arm.
-    panels : mapping of str to array_like of shape (n,)
-        Names of vertical axes, and values.
-    """
-    with canvas(1, len(panels), size=(6.4, 3.2), squeeze=False) as (figure, axes):
-        for panel, (name, values), look in zip(axes.flat, panels.items(), SERIES, strict=False):
-            panel.plot(near, values, look["marker"], color=look["color"], alpha=0.7, markersize=4)
-            panel.set(ylabel=name, xlabel="rivals within 0.1 of the best")
-    return figure
-
-
-def misfits(
-    table: pd.DataFrame, alarms: pd.DataFrame, *, markers: Sequence[tuple[str, float]] = ()
-) -> Picture:
-    """Draw success, and how often a misfit is found, against how far the means are from linear.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Success of policies (columns) by the size of the misfit (index).
-    alarms : pandas.DataFrame
-        Share of runs in which each check (columns) finds something, by the same index.
-    markers : sequence of (str, float)
-        Vertical lines, with their text.
-    """
-    with canvas(1, 2, size=(6.4, 3.6), sharex=True, sharey=True) as (figure, (left, right)):
-        for name in table:
-            left.plot(table.index, table[name], label=name, **POLICIES[str(name)])
-        for name, color, marker, style in zip(
-            alarms, (BLACK, ORANGE), "xP", ("-", "--"), strict=True
-        ):
-            right.plot(
-                alarms.index, alarms[name], color=color, marker=marker, linestyle=style, label=name
-            )
-        right.plot(
-            table.index, 1 - table["DP-BAI"], color=BLUE, linestyle=":", label="error of DP-BAI"
-        )
-        for text, where in markers:
-            for panel in (left, right):
-                panel.axvline(where, color=GREY, linewidth=1)
-            left.annotate(
-                text,
-                (where, 0.02),
-                (-4, 0),
-                textcoords="offset points",
-                ha="right",
-                rotation=90,
-                color=BLACK,
-            )
-        left.set(ylabel="share of runs (0 to 1)", ylim=(-0.02, 1.04), title="best arm found")
-        right.set(title="misfit found")
-        for panel in (left, right):
-            panel.set_xlabel(r"misfit $\zeta$ (largest $|\eta_i|$)")
-        handles = [line for panel in (left, right) for line in panel.get_legend_handles_labels()[0]]
-        figure.legend(handles=handles, loc="outside upper center", ncols=3)
-    return figure

@@ -5,9 +5,11 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import api_reference
 import book_checks
+import drawings
 import nbformat
 import pytest
 from api_reference import locate
@@ -55,11 +57,19 @@ def test_every_name_that_a_chapter_imports_is_documented() -> None:
     assert sorted(set(undocumented) - set(modules)) == []
 
 
-def test_every_figure_that_a_module_defines_is_public() -> None:
-    for path in (Path(dpbai.__file__).parent / "figures").glob("[a-z]*.py"):
-        module = importlib.import_module(f"dpbai.figures.{path.stem}")
+@pytest.mark.parametrize("package", [dpbai.figures, drawings], ids=lambda module: module.__name__)
+def test_every_figure_that_a_module_defines_is_public(package: ModuleType) -> None:
+    for path in Path(*package.__path__).glob("[a-z]*.py"):
+        module = importlib.import_module(f"{package.__name__}.{path.stem}")
         defined = set(api_reference.public_names(module))
-        assert defined - set(dpbai.figures.__all__) == set(), path.stem
+        assert defined - vars(package).keys() == set(), path.stem
+
+
+def test_every_drawing_is_in_a_chapter() -> None:
+    chapters = "".join(path.read_text(encoding="utf-8") for path in BOOK.glob("*.ipynb"))
+    drawn = [name for name, value in vars(drawings).items() if inspect.isfunction(value)]
+    assert len(drawn) > 20
+    assert [name for name in drawn if f"drawings.{name}(" not in chapters] == []
 
 
 def test_every_documented_name_exists_and_is_documented_once() -> None:

@@ -20,10 +20,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.transforms import Bbox
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dpbai import _check
-from dpbai._check import FloatArray
 from dpbai.figures.canvas import Picture
 
 CONTROLS = ("slider", "dropdown")
@@ -90,10 +88,11 @@ def explorer(
     ValueError
         If there are fewer than two options, `control` is neither, or `start` is no position.
     """
-    _check.choice(control, "control", CONTROLS)
+    if control not in CONTROLS:
+        raise ValueError(f"control must be one of {', '.join(CONTROLS)}, got {control!r}")
     if len(options) < 2:
         raise ValueError(f"options must be at least two, got {len(options)}")
-    if not 0 <= _check.whole(start, "start", least=0) < len(options):
+    if not 0 <= start < len(options):
         raise ValueError(f"start must be a position of 0..{len(options) - 1}, got {start}")
     kind = widgets.SelectionSlider if control == "slider" else widgets.Dropdown
     chooser = kind(
@@ -133,7 +132,7 @@ def _steady(pictures: Sequence[Picture]) -> None:
                 axes.plot(x, y, color=GHOST, alpha=0.7, zorder=0.6, label="_ghost", **look)
 
 
-def _widest(limits: FloatArray) -> tuple[float, float]:
+def _widest(limits: NDArray[np.float64]) -> tuple[float, float]:
     """Return the limits that hold all of some pairs, in the direction that these run."""
     low, high = limits.min(), limits.max()
     return (low, high) if limits[0, 0] <= limits[0, 1] else (high, low)

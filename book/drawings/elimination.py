@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbai import _check
-from dpbai.designs.max_det import MaxDet
+from dpbai import MaxDet, Phase, Schedule
 from dpbai.figures.canvas import (
     BLACK,
     BLUE,
@@ -20,9 +19,6 @@ from dpbai.figures.canvas import (
     Picture,
     canvas,
 )
-from dpbai.policies import Phase
-from dpbai.policies.schedule import Schedule
-from dpbai.session.shorter import noise_deviations
 
 
 def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:
@@ -48,8 +44,8 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
     ValueError
         If the vectors are not in the plane, or the collection is not a pair of them.
     """
-    array = _check.matrix(vectors, "vectors", least_rows=2)
-    if array.shape[1] != 2 or found.coordinates.shape != array.shape:
+    array = np.asarray(vectors, dtype=float)
+    if array.shape[1:] != (2,) or found.coordinates.shape != array.shape:
         raise ValueError(f"vectors must be K x 2 with a pair found, got shape {array.shape}")
     with canvas(1, 2, size=(WIDTH, 3.2)) as (figure, (left, right)):
         box = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
@@ -155,7 +151,7 @@ def funnel(
     Parameters
     ----------
     phases : sequence of Phase
-        The plans of the run, in order.
+        The plans of the run, in order, each of which reads no release but its own.
     estimated : sequence of array_like
         For each phase, its estimates of the active arms.
     answer : int
@@ -183,7 +179,7 @@ def funnel(
     ]
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         for place, (phase, values, kept) in enumerate(zip(phases, shown, going_on, strict=True)):
-            deviations = noise_deviations(phases[: place + 1])
+            deviations = np.linalg.norm(phase.decoder * phase.noise.standard_deviation, axis=1)
             bars = dict(zip(phase.active, deviations.tolist(), strict=True))
             for label, arms, look in (
                 ("dropped", set(phase.active) - kept - {best}, _DROPPED),

@@ -7,8 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from dpbai import _check
-from dpbai._check import FloatArray
 from dpbai.figures.canvas import BLACK, ORANGE, Picture, canvas
 
 
@@ -31,9 +29,7 @@ def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) 
     ValueError
         If the three do not have the same shape.
     """
-    first = _check.matrix(table, "table", least_rows=1)
-    second = _check.matrix(other, "other", least_rows=1)
-    seen = np.asarray(read, dtype=bool)
+    first, second, seen = np.asarray(table), np.asarray(other), np.asarray(read)
     if not first.shape == second.shape == seen.shape:
         raise ValueError("table, other and read must have the same shape")
     with canvas(1, 2, size=(6.4, 0.9 + 0.45 * first.shape[0])) as (figure, panels):
@@ -45,7 +41,7 @@ def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) 
     return figure
 
 
-def _table(panel: Axes, values: FloatArray, changed: np.ndarray, read: np.ndarray) -> None:
+def _table(panel: Axes, values: np.ndarray, changed: np.ndarray, read: np.ndarray) -> None:
     """Draw one table, arms from top to bottom and indices from left to right."""
     arms, indices = values.shape
     panel.imshow(np.where(read, 0.0, 0.12), cmap="Greys", vmin=0, vmax=1, aspect="auto")

@@ -1,0 +1,23 @@
+"""Pictures and explorers of the chapters, beside which they stand; nothing here computes them.
+
+Each function draws one figure and returns it, closed, so that a notebook shows it once, as
+`dpbai.figures` does what readers draw of their own work. A picture takes what it shows as arguments
+and uses no name of dpbai that is not public.
+"""
+
+from drawings.design import divided_pulls, information, leads, success_bars
+from drawings.elimination import arms_in_the_plane, design_errors, funnel, sizes
+from drawings.frames import Explorer, Frame, Live, explorer, live
+from drawings.privacy import (
+    laplace_pair,
+    lead_losses,
+    paired_laws,
+    privacy_losses,
+    rival_errors,
+    true_delta,
+    winners,
+)
+from drawings.success import by_dimension, draws, exact_over_sampled, misfits
+from drawings.tables import neighbouring_tables
+from drawings.theory import between_bounds, bound_losses, bounds, exponents, hardness_terms
+from drawings.two_arms import decay, losses_by_angle, ratio_frame, ratio_panels
