@@ -36,9 +36,10 @@ help:  ## list the targets
 .venv: $(READY)  ## the virtual environment: the lock, then this package
 
 $(READY): $(LOCK) pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "dpbai needs Python 3.11 or newer, but $(PYTHON) is" \
-	       "$$($(PYTHON) --version 2>&1 || echo missing). Try: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and sys.version)' || { \
+	  echo "dpbai needs Python 3.11 or newer, and $(PYTHON) does not start one. Name one by its path," \
+	       "make PYTHON=/path/to/python3.12, or with pyenv by its version: PYENV_VERSION=3.12.1 make" \
+	       "PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(INSTALL) -r $(LOCK)

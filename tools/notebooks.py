@@ -10,7 +10,8 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,7 @@ from time import perf_counter
 import nbformat
 import yaml
 from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -101,7 +102,7 @@ async def run(path: Path) -> None:
     path.write_text(dumps(normalise(notebook)), encoding="utf-8")
     for (chapter, name), copy in PICTURES.items():
         if path == ROOT / f"book/{chapter}.ipynb":
-            copy.write_text(figure(notebook, name), encoding="utf-8")
+            copy.write_text(on_white(figure(notebook, name)), encoding="utf-8")
 
 
 async def run_into(folder: Path, path: Path) -> None:
@@ -109,8 +110,23 @@ async def run_into(folder: Path, path: Path) -> None:
     start = perf_counter()
     notebook = await execute(path)
     data = {"execution_seconds": perf_counter() - start}
+    with opened(folder) as cache:
+        cache.cache_notebook_bundle(CacheBundleIn(notebook, str(path), data=data), overwrite=True)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[JupyterCacheAbstract]:
+    """Open a cache of executed notebooks, and close its database, which it leaves open itself."""
     cache = get_cache(folder)
-    cache.cache_notebook_bundle(CacheBundleIn(notebook, str(path), data=data), overwrite=True)
+    try:
+        yield cache
+    finally:
+        cache.db.dispose()
+
+
+def on_white(svg: str) -> str:
+    """Return a figure with a ground of its own: its dark letters are lost on a dark page."""
+    return svg.replace("fill: none", "fill: #ffffff", 1)  # Matplotlib draws the ground first
 
 
 def figure(notebook: NotebookNode, name: str) -> str:

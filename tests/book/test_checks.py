@@ -12,7 +12,6 @@ import executed
 import nbformat
 import notebooks
 import pytest
-from jupyter_cache import get_cache
 from nbformat import NotebookNode, v4
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,7 +230,8 @@ def test_failing_notebook_is_named_and_left_alone(
         assert notebooks.main([str(path), *options]) == 1
         assert "FAILED  chapter.ipynb" in capsys.readouterr().out
     assert path.read_bytes() == before
-    assert get_cache(tmp_path / "cache").list_cache_records() == []
+    with notebooks.opened(tmp_path / "cache") as cache:
+        assert cache.list_cache_records() == []
 
 
 def test_the_book_is_built_from_what_was_run_for_it_and_from_nothing_older(tmp_path: Path) -> None:
@@ -241,11 +241,12 @@ def test_the_book_is_built_from_what_was_run_for_it_and_from_nothing_older(tmp_p
     before = path.read_bytes()
     assert notebooks.main([str(path), "--into", str(tmp_path / "cache")]) == 0
     assert path.read_bytes() == before
-    found = get_cache(tmp_path / "cache").merge_match_into_notebook(nbformat.read(path, 4))[1]
-    assert [output.text for output in found.cells[0].outputs] == ["2\n"]
     changed = v4.new_notebook(cells=[v4.new_code_cell("print(1 + 2)")])
-    with pytest.raises(KeyError):
-        get_cache(tmp_path / "cache").match_cache_notebook(changed)
+    with notebooks.opened(tmp_path / "cache") as cache:
+        found = cache.merge_match_into_notebook(nbformat.read(path, 4))[1]
+        with pytest.raises(KeyError):
+            cache.match_cache_notebook(changed)
+    assert [output.text for output in found.cells[0].outputs] == ["2\n"]
 
 
 def test_only_a_folder_named_for_this_build_replaces_the_run(

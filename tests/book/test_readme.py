@@ -32,7 +32,9 @@ def test_a_picture_of_the_readme_is_the_one_that_its_chapter_stores(
     copy = notebooks.PICTURES[chapter, name]
     stored = nbformat.read(ROOT / f"book/{chapter}.ipynb", as_version=4)
     assert f"]({copy.relative_to(ROOT).as_posix()})" in README
-    assert copy.read_text(encoding="utf-8") == notebooks.figure(stored, name)
+    drawn = copy.read_text(encoding="utf-8")
+    assert drawn == notebooks.on_white(notebooks.figure(stored, name))
+    assert re.search(r"<path.*?/>", drawn)[0].endswith('z " style="fill: #ffffff"/>')
 
 
 @pytest.mark.parametrize("page", ["README.md", "book/*.ipynb", "book/*.md"])
