@@ -247,7 +247,7 @@ def test_a_last_line_that_was_cut_short_is_run_again(serial, tmp_path):
         {"policies": {"Baseline": dpbai.Baseline, "OD-LinBAI": dpbai.ODLinBAI}},
         {"policies": {"another name": dpbai.DPBAI, "OD-LinBAI": dpbai.ODLinBAI}},
     ],
-    ids=str,
+    ids=lambda change: next(iter(change)),
 )
 def test_a_file_of_another_study_is_refused_and_left_as_it_is(change, tmp_path):
     path = tmp_path / "cells.jsonl"
