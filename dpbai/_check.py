@@ -11,6 +11,7 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
@@ -30,8 +31,15 @@ MOST_TRIALS = 10**10
 LARGEST_COUNT = 2**53
 """Counts up to here are exact as floats; a larger budget has no use and would lose pulls."""
 
-_LARGEST_EPSILON = 1e300
 _LONGEST = 100
+_IN_WORDS = {
+    "(0, inf]": "be positive",
+    "(0, inf)": "be positive and finite",
+    "[0, inf]": "be at least 0",
+    "[0, inf)": "be finite and at least 0",
+    "(0, 1)": "lie strictly between 0 and 1",
+}
+"""How a message calls the intervals of which most arguments are."""
 
 
 def told(value: Any) -> str:
@@ -43,20 +51,25 @@ def told(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def whole(value: Any, name: str, *, least: int = 1) -> int:
-    """Return `value` as an `int`, at least `least` and at most 2^53."""
+def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
+    """Return `value` as an `int`, at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {told(value)}")
     result = int(value)
     if result < least:
         raise ValueError(f"{name} must be at least {least}, got {told(result)}")
-    if result > LARGEST_COUNT:
-        raise ValueError(f"{name} must be at most 2**53, got {told(result)}")
+    if result > most:
+        raise ValueError(f"{name} must be at most {most}, got {told(result)}")
     return result
 
 
-def number(value: Any, name: str) -> float:
-    """Return `value` as a `float`; NaN and non-numbers are errors, infinity is not."""
+def trials(value: Any, *, least: int = 1) -> int:
+    """Return a number of runs to simulate."""
+    return whole(value, "trials", least=least, most=MOST_TRIALS)
+
+
+def number(value: Any, name: str, interval: str = "[-inf, inf]") -> float:
+    """Return `value` as a `float` in an interval, written as in "[0, 1)"; NaN lies in none."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a real number, got {told(value)}")
     try:
@@ -65,31 +78,27 @@ def number(value: Any, name: str) -> float:
         raise ValueError(f"{name} must be within the range of doubles, got {told(value)}") from None
     if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
+    low, high = map(float, interval[1:-1].split(","))
+    ends = {end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"}
+    if not (low < result < high or result in ends):
+        rule = _IN_WORDS.get(interval, f"lie in {interval}")
+        raise ValueError(f"{name} must {rule}, got {result}")
     return result
 
 
 def positive(value: Any, name: str) -> float:
     """Return `value` as a positive and finite `float`."""
-    result = number(value, name)
-    if not 0 < result < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {result}")
-    return result
+    return number(value, name, "(0, inf)")
 
 
 def non_negative(value: Any, name: str) -> float:
     """Return `value` as a `float` of at least 0."""
-    result = number(value, name)
-    if result < 0:
-        raise ValueError(f"{name} must be at least 0, got {result}")
-    return result
+    return number(value, name, "[0, inf]")
 
 
-def trials(value: Any, *, least: int = 1) -> int:
-    """Return a number of runs to simulate."""
-    result = whole(value, "trials", least=least)
-    if result > MOST_TRIALS:
-        raise ValueError(f"trials must be at most {MOST_TRIALS}, got {result}")
-    return result
+def proportion(value: Any, name: str) -> float:
+    """Return `value` as a `float` strictly between 0 and 1."""
+    return number(value, name, "(0, 1)")
 
 
 def epsilon(value: Any) -> float:
@@ -97,32 +106,15 @@ def epsilon(value: Any) -> float:
 
     Beyond these, noise of the order of 1/epsilon would overflow, or vanish and protect nothing.
     """
-    result = number(value, "epsilon")
-    if result <= 0:
-        raise ValueError(f"epsilon must be positive, got {result}")
-    if result < 1 / _LARGEST_EPSILON:
-        raise ValueError(f"epsilon must be large enough for finite noise, 1e-300, got {result}")
-    if _LARGEST_EPSILON < result < math.inf:
-        raise ValueError(f"epsilon must be at most 1e300, or infinite (no noise), got {result}")
-    return result
+    result = number(value, "epsilon", "(0, inf]")
+    return result if math.isinf(result) else number(value, "epsilon", "[1e-300, 1e300]")
 
 
-def loss(value: Any) -> float:
-    """Return a privacy loss to ask a delta for: an `epsilon` of at least 0."""
-    return non_negative(value, "epsilon")
-
-
-def delta(value: Any) -> float:
-    """Return the privacy parameter delta, strictly between 0 and 1."""
-    return proportion(value, "delta")
-
-
-def proportion(value: Any, name: str) -> float:
-    """Return `value` as a `float` strictly between 0 and 1."""
-    result = number(value, name)
-    if not 0 < result < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {result}")
-    return result
+def fields(record: Any, **intervals: str) -> None:
+    """Replace numbers in fields of a frozen dataclass by floats, each in its interval."""
+    for name, interval in intervals.items():
+        checked = number(getattr(record, name), f"{name} of {type(record).__name__}", interval)
+        object.__setattr__(record, name, checked)
 
 
 def choice(value: Any, name: str, options: Sequence[str]) -> str:
@@ -177,13 +169,17 @@ def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
     return value
 
 
-def _is_a(value: Any, expected: type[Any]) -> bool:
+def _is_a(value: Any, expected: Any) -> bool:
     """Return what `isinstance` does, which from Python 3.12 on looks past `__getattr__`."""
     if not getattr(expected, "_is_protocol", False):
         return isinstance(value, expected)
-    declared = (getattr(kind, "__annotations__", ()) for kind in expected.__mro__)
-    members = {name for name in (*dir(expected), *chain(*declared)) if name[0] != "_"}
-    return all(getattr(value, name, None) is not None for name in members)
+    return all(getattr(value, name, None) is not None for name in _members(expected))
+
+
+@cache
+def _members(protocol: Any) -> frozenset[str]:
+    declared = (getattr(kind, "__annotations__", ()) for kind in protocol.__mro__)
+    return frozenset(name for name in (*dir(protocol), *chain(*declared)) if name[0] != "_")
 
 
 def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:
@@ -196,21 +192,25 @@ def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:
             f"{name} must have at least {least_rows} rows (arms) and 1 column (dimension), "
             f"got shape {array.shape}"
         )
-    array = np.array(array, dtype=np.float64, order="C")
-    finite = np.isfinite(array)
-    if not finite.all():
-        row, column = (int(index[0]) for index in np.nonzero(~finite))
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
         raise ValueError(f"{name} must be finite, got {array[row, column]} at [{row}, {column}]")
-    array.setflags(write=False)
-    return array
+    return shaped(np.ascontiguousarray(array), name, array.shape)
 
 
-def vector(value: ArrayLike, name: str) -> FloatArray:
+def vector(value: ArrayLike, name: str, length: int | None = None) -> FloatArray:
     """Return a read-only float copy of a finite 1-D array; errors quote none of its values."""
-    array = _real(value, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got {array.ndim}-D")
-    array = np.array(array, dtype=np.float64)
+    return shaped(value, name, (length,))
+
+
+def shaped(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return a read-only float copy of the shape, in which None stands for any length; finite."""
+    array = np.array(_real(value, name), dtype=np.float64)
+    if array.ndim != len(shape):
+        raise ValueError(f"{name} must be {len(shape)}-D, got {array.ndim}-D")
+    if any(want not in (None, n) for n, want in zip(array.shape, shape, strict=True)):
+        wanted = str(shape).replace("None", "any")
+        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
     array.setflags(write=False)
@@ -233,7 +233,7 @@ def _real(value: ArrayLike, name: str) -> NDArray[Any]:
 
 def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     """Return the active set as sorted, distinct arms in 0..arms-1."""
-    result = arm_list(value, name)
+    result = integers(value, name, least=0)
     if not result:
         raise ValueError(f"{name} must hold at least one arm, got none")
     if result[-1] >= arms or not all(map(operator.lt, result, result[1:])):
@@ -241,37 +241,14 @@ def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     return result
 
 
-def counts(value: Any, name: str) -> tuple[int, ...]:
-    """Return integers, each at least 1, as a tuple of `int`."""
+def integers(value: Any, name: str, *, least: int) -> tuple[int, ...]:
+    """Return integers, each at least `least`, as a tuple of `int`."""
     result = value if type(value) is tuple else sequence(value, name)
-    if set(map(type, result)) - {int} or (result and not 0 < min(result) <= max(result) <= 2**53):
-        result = tuple(whole(count, f"each of {name}") for count in result)
-    return result
-
-
-def shaped(value: ArrayLike, name: str, shape: tuple[int | None, int | None]) -> FloatArray:
-    """Return a read-only float copy of the shape, in which None stands for any length; finite."""
-    array = np.array(_real(value, name), dtype=np.float64)
-    if array.ndim != 2 or any(
-        want not in (None, n) for n, want in zip(array.shape, shape, strict=True)
+    # What the engines pass is right already, and they pass it for every active set there is.
+    if set(map(type, result)) - {int} or (
+        result and not least <= min(result) <= max(result) <= LARGEST_COUNT
     ):
-        wanted = ", ".join("any" if want is None else str(want) for want in shape)
-        raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite")
-    array.setflags(write=False)
-    return array
-
-
-def arm_list(value: Any, name: str) -> tuple[int, ...]:
-    """Return arms, non-negative integers, as a tuple of `int`."""
-    result = value if type(value) is tuple else sequence(value, name)
-    # What the engines pass is integers already, and they pass it for every active set there is.
-    if set(map(type, result)) - {int}:
-        result = tuple(whole(arm, f"{name} arm", least=0) for arm in result)
-    elif result and (min(result) < 0 or max(result) > LARGEST_COUNT):
-        for arm in result:
-            whole(arm, f"{name} arm", least=0)
+        result = tuple(whole(entry, f"each of {name}", least=least) for entry in result)
     return result
 
 
@@ -286,12 +263,7 @@ def seed_sequence(seed: Any) -> np.random.SeedSequence:
     """Return a seed sequence for `seed`; a `Generator` gives a child of its own."""
     if isinstance(seed, np.random.SeedSequence):
         # A copy: to spawn from it leaves the caller's own as it was, so that it can be used again.
-        return np.random.SeedSequence(
-            seed.entropy,
-            spawn_key=seed.spawn_key,
-            pool_size=seed.pool_size,
-            n_children_spawned=seed.n_children_spawned,
-        )
+        return np.random.SeedSequence(**seed.state)
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())
     rule = "seed must be a non-negative int, a SeedSequence or a Generator"

@@ -72,14 +72,15 @@ class Instance:
         features = _check.matrix(self.features, "features", least_rows=2)
         _check.flag(self.bounded, "bounded")
         _check.flag(self.unique, "unique")
-        theta = None if self.theta is None else _theta(self.theta, features.shape[1])
-        linear = None if theta is None else features @ theta
+        theta = linear = None
+        if self.theta is not None:
+            theta = _check.vector(self.theta, "theta", features.shape[1])
+            linear = features @ theta
         laws = self._laws(linear, features.shape[0])
         means = np.array([law.mean for law in laws])
         if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
             raise ValueError("rewards must have the means features @ theta; leave theta out if not")
         tied = np.flatnonzero(means >= means.max() - _TIE * abs(means.max())).tolist()
-        best = tied[0]
         if self.unique and len(tied) > 1:
             raise ValueError(
                 f"the best arm must be unique, but arms {tied} share the largest mean by features, "
@@ -89,15 +90,10 @@ class Instance:
         gaps[tied] = 0
         for array in (means, gaps):
             array.setflags(write=False)
-        for name, value in (
-            ("features", features),
-            ("theta", theta),
-            ("laws", laws),
-            ("means", means),
-            ("best", best),
-            ("gaps", gaps),
-        ):
-            object.__setattr__(self, name, value)
+        # What is frozen is set once, here.
+        vars(self).update(
+            features=features, theta=theta, laws=laws, means=means, best=tied[0], gaps=gaps
+        )
 
     def _laws(self, means: FloatArray | None, arms: int) -> tuple[RewardLaw, ...]:
         if not callable(self.rewards):
@@ -154,13 +150,6 @@ class Instance:
         return 1.0 if self.bounded else max(1.0, *ranges)
 
 
-def _theta(value: ArrayLike, dimension: int) -> FloatArray:
-    theta = _check.vector(value, "theta")
-    if theta.shape != (dimension,):
-        raise ValueError(f"theta must have shape ({dimension},), got {theta.shape}")
-    return theta
-
-
 def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     """Return the instance of Sec. 5: K = 30, d = 2, arm 0 the best, arms 1 and 2 next by 0.05.
 
@@ -180,9 +169,7 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     if omega is None:
         values = rng.uniform(0, 0.8, 27)
     else:
-        values = _check.vector(omega, "omega")
-        if values.shape != (27,):
-            raise ValueError(f"omega must have shape (27,), got {values.shape}")
+        values = _check.vector(omega, "omega", 27)
         if not ((values >= 0) & (values <= 0.8)).all():
             raise ValueError("omega must lie in [0, 0.8]")
     named = np.array([[0, 1], [0, 0.9], [10, 0]])
@@ -210,14 +197,9 @@ def two_armed(
     ValueError
         If an argument is out of range.
     """
-    x, y, gap = _check.number(x, "x"), _check.number(y, "y"), _check.number(gap, "gap")
-    for name, length in (("x", x), ("y", y)):
-        if not 0 < length < np.inf:
-            raise ValueError(f"{name} must be positive and finite, got {length}")
-        if not _SHORTEST <= length <= _LONGEST:
-            raise ValueError(f"{name} must lie in [{_SHORTEST}, {_LONGEST}], got {length}")
-    if not 0 < gap <= 0.5:
-        raise ValueError(f"gap must lie in (0, 0.5], got {gap}")
+    lengths = f"[{_SHORTEST}, {_LONGEST}]"
+    x, y = _check.number(x, "x", lengths), _check.number(y, "y", lengths)
+    gap = _check.number(gap, "gap", "(0, 0.5]")
     _check.choice(means, "means", ("printed", "in-range"))
     best = 0.5 + gap if means == "printed" else 0.5
     theta = np.array([best / x, (best - gap) / y])
@@ -233,10 +215,7 @@ def hard_gammas(arms: int, gamma1: float) -> FloatArray:
         As for `hard_instances`, but any positive `gamma1` in its range will do.
     """
     arms = _check.whole(arms, "arms", least=4)
-    gamma1 = _check.number(gamma1, "gamma1")
-    limit = float(arms) ** -float(arms + 2)
-    if not 0 < gamma1 < limit:
-        raise ValueError(f"gamma1 must lie strictly between 0 and K^-(K+2) = {limit}, got {gamma1}")
+    gamma1 = _check.number(gamma1, "gamma1", f"(0, {float(arms) ** -float(arms + 2)})")
     return np.asarray(gamma1 * float(arms) ** np.arange(arms))
 
 

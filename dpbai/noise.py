@@ -2,7 +2,8 @@ r"""The noise that a phase adds to each released coordinate, and the privacy it 
 
 A noise says how well it hides a shift of its released vector: `loss(shift)` is the epsilon at which
 the two shifted distributions cannot be told apart. Laplace noise is measured in the L1 norm of the
-shift, Gaussian noise in the L2 norm (at the delta that it was made for).
+shift, Gaussian noise in the L2 norm (at the delta that it was made for). An argument outside the
+range that is stated for it is a `ValueError`, one of a wrong kind a `TypeError`.
 """
 
 from __future__ import annotations
@@ -97,19 +98,13 @@ class Laplace:
     ----------
     scale : float
         Positive and finite; sensitivity divided by epsilon (in the L1 norm).
-
-    Raises
-    ------
-    ValueError
-        If `scale` is not positive and finite.
     """
 
     scale: float
     delta: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < _check.number(self.scale, "scale") < math.inf:
-            raise ValueError(f"scale of Laplace noise must be positive, finite, got {self.scale}")
+        _check.fields(self, scale="(0, inf)")
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
         """Draw an array of noise."""
@@ -165,20 +160,13 @@ class Gaussian:
         Standard deviation, positive and finite.
     delta : float
         The delta of (epsilon, delta)-differential privacy, in (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If `sigma` is not positive and finite, or `delta` lies outside (0, 1).
     """
 
     sigma: float
     delta: float
 
     def __post_init__(self) -> None:
-        if not 0 < _check.number(self.sigma, "sigma") < math.inf:
-            raise ValueError(f"sigma of Gaussian noise must be positive, finite, got {self.sigma}")
-        _check.delta(self.delta)
+        _check.fields(self, sigma="(0, inf)", delta="(0, 1)")
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
         """Draw an array of noise."""
@@ -243,7 +231,8 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     phi(v - u) (R(v - u) - R(v + u)), which neither overflows nor underflows. For small u the
     bracket would cancel: it is the integral of -R'(x) = 1 - x R(x) over [v - u, v + u].
     """
-    epsilon, sigma = _check.loss(epsilon), _check.non_negative(sigma, "sigma")
+    epsilon = _check.non_negative(epsilon, "epsilon")
+    sigma = _check.non_negative(sigma, "sigma")
     if epsilon == math.inf or sigma < _LEAST_RATIO:
         return -math.inf if epsilon == math.inf else 0.0
     sigma = min(sigma, _LARGEST_RATIO)  # with less noise than there is, no less shows
@@ -287,16 +276,7 @@ def _gaussian_epsilon(ratio: float, delta: float) -> float:
 
     if gaussian_log_delta(0.0, ratio) <= target:
         return 0.0
-    low = high = -math.log(ratio)
-    while excess(high) > 0:
-        high += 1
-        if high > _LARGEST_LOG:
-            return math.inf
-    while excess(low) <= 0:
-        low -= 1
-        if low < _LEAST_LOG:  # only rounding tells it from 0
-            return math.exp(low)
-    return _upper(excess, _root(excess, low, high))
+    return _zero(excess, -math.log(ratio))
 
 
 def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
@@ -317,7 +297,7 @@ def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
     ValueError
         If an argument is out of range, or the deviation overflows.
     """
-    epsilon, delta = _check.epsilon(epsilon), _check.delta(delta)
+    epsilon, delta = _check.epsilon(epsilon), _check.proportion(delta, "delta")
     _check.choice(calibration, "calibration", CALIBRATIONS)
     if math.isinf(epsilon):
         return 0.0
@@ -328,28 +308,31 @@ def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
     def excess(log_sigma: float) -> float:
         return gaussian_log_delta(epsilon, math.exp(log_sigma)) - target
 
-    low = high = -0.5 * (math.log(2) + math.log(epsilon))
-    while excess(low) <= 0:
-        low -= 1
+    return _zero(excess, -0.5 * (math.log(2) + math.log(epsilon)))
+
+
+def _zero(excess: Callable[[float], float], start: float) -> float:
+    """Return exp(x) for the zero x of a decreasing function, which is searched from `start` on.
+
+    It is as little more than that as it takes for no excess that is seen: for a huge epsilon, delta
+    falls from 1 to 0 within the last digits. Beyond the doubles it is infinity, or next to 0.
+    """
+    low = high = start
     while excess(high) > 0:
         high += 1
-    return _upper(excess, _root(excess, low, high))
+        if high > _LARGEST_LOG:
+            return math.inf
+    while excess(low) <= 0:
+        low -= 1
+        if low < _LEAST_LOG:  # only rounding tells it from 0
+            return math.exp(low)
 
+    def bounded(x: float) -> float:
+        return max(excess(x), -_STEEP)
 
-def _upper(excess: Callable[[float], float], root: float) -> float:
-    """Return exp(root), or as little more as it takes for no excess that is seen.
-
-    For a huge epsilon delta falls from 1 to 0 within the last digits: there, rounding is upwards.
-    """
+    root = float(optimize.brentq(bounded, low, high, xtol=1e-15, rtol=1e-14))
     step = 2.0**-52
     while excess(root) > _SEEN:
         root += step * max(1.0, abs(root))
         step *= 2
     return math.exp(root)
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    def bounded(x: float) -> float:
-        return max(function(x), -_STEEP)
-
-    return float(optimize.brentq(bounded, low, high, xtol=1e-15, rtol=1e-14))

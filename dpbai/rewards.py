@@ -6,6 +6,9 @@ allows it: one binomial for `Bernoulli`, one multinomial for `Empirical`, 53 bin
 `Uniform` (whose bits are independent and fair). These are the laws of the sums, not approximations.
 A sum of `Beta` rewards has no such form; it is drawn reward by reward, in blocks.
 
+An argument outside the range that is stated for it is a `ValueError`, one of a wrong kind a
+`TypeError`.
+
 The laws of Sec. 5 and App. E of the paper are `Uniform`; its lower bound uses `Bernoulli`.
 """
 
@@ -47,10 +50,35 @@ class RewardLaw(Protocol):
         """Return E exp(i t X) for real or complex `t`."""
 
 
-def _drawn(pulls: int, size: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Return how many rewards to sum, and how often, checked."""
-    _check.kind(rng, "rng", np.random.Generator)
-    return _check.whole(pulls, "pulls"), _check.whole(size, "size", least=0)
+class _Law:
+    """What the laws of this module share; the sums are those of `_sums`, of checked arguments."""
+
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        raise NotImplementedError
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward."""
+        return 0.0, 1.0
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw sums of independent rewards, exactly.
+
+        Parameters
+        ----------
+        pulls : int
+            Number of rewards in each sum, at least 1.
+        size : int
+            Number of sums.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+        """
+        _check.kind(rng, "rng", np.random.Generator)
+        return self._sums(_check.whole(pulls, "pulls"), _check.whole(size, "size", least=0), rng)
 
 
 def _summed_in_blocks(
@@ -68,7 +96,7 @@ def _summed_in_blocks(
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(_Law):
     """Uniform rewards on [0, 2 mean].
 
     Parameters
@@ -76,47 +104,24 @@ class Uniform:
     mean : float
         Expected reward, at least 0; at most 1/2 for rewards in [0, 1] (Sec. 5).
 
-    Raises
-    ------
-    ValueError
-        If `mean` is negative, infinite or NaN.
+    Notes
+    -----
+    A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k. So a sum of n of
+    them is drawn as sum_k 2^-k Binomial(n, 1/2), the same law at 53 binomials whatever n is. For
+    few pulls the rewards themselves are cheaper.
     """
 
     mean: float
 
     def __post_init__(self) -> None:
-        mean = _check.number(self.mean, "mean")
-        if not 0 <= mean < np.inf:
-            raise ValueError(f"mean of uniform rewards must be finite and at least 0, got {mean}")
-        object.__setattr__(self, "mean", mean)
+        _check.fields(self, mean="[0, inf)")
 
     @property
     def support(self) -> tuple[float, float]:
         """Smallest and largest possible reward, (0, 2 mean)."""
         return 0.0, 2 * self.mean
 
-    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw sums of `pulls` rewards, exactly, at a cost that does not grow with `pulls`.
-
-        A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k. So the sum of
-        n of them is sum_k 2^-k Binomial(n, 1/2), the same law at 53 binomials. For few pulls the
-        rewards themselves are cheaper.
-
-        Parameters
-        ----------
-        pulls : int
-            Number of rewards in each sum, at least 1.
-        size : int
-            Number of sums.
-        rng : numpy.random.Generator
-            Source of randomness.
-
-        Returns
-        -------
-        ndarray of shape (size,)
-            Sums in [0, 2 mean pulls].
-        """
-        pulls, size = _drawn(pulls, size, rng)
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         if pulls < _DIRECT_BELOW:
             total = _summed_in_blocks(rng.random, pulls, size)
         else:
@@ -133,36 +138,21 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(_Law):
     """Rewards 0 and 1.
 
     Parameters
     ----------
     mean : float
         Probability of reward 1, in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If `mean` lies outside [0, 1].
     """
 
     mean: float
 
     def __post_init__(self) -> None:
-        mean = _check.number(self.mean, "mean")
-        if not 0 <= mean <= 1:
-            raise ValueError(f"mean of Bernoulli rewards must lie in [0, 1], got {mean}")
-        object.__setattr__(self, "mean", mean)
+        _check.fields(self, mean="[0, 1]")
 
-    @property
-    def support(self) -> tuple[float, float]:
-        """Smallest and largest possible reward, (0, 1)."""
-        return 0.0, 1.0
-
-    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `size` sums of `pulls` rewards, each one binomial variate (see `Uniform.sums`)."""
-        pulls, size = _drawn(pulls, size, rng)
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         return rng.binomial(pulls, self.mean, size).astype(np.float64)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
@@ -171,7 +161,7 @@ class Bernoulli:
 
 
 @dataclass(frozen=True)
-class Beta:
+class Beta(_Law):
     """Beta(mean c, (1 - mean) c) rewards on [0, 1], with concentration c.
 
     Parameters
@@ -180,11 +170,6 @@ class Beta:
         Expected reward, strictly between 0 and 1.
     concentration : float, default 2
         Sum of the two shape parameters, positive; the variance is mean (1 - mean) / (c + 1).
-
-    Raises
-    ------
-    ValueError
-        If `mean` or `concentration` is out of range.
 
     Notes
     -----
@@ -195,28 +180,14 @@ class Beta:
     concentration: float = 2.0
 
     def __post_init__(self) -> None:
-        mean = _check.number(self.mean, "mean")
-        concentration = _check.number(self.concentration, "concentration")
-        if not 0 < mean < 1:
-            raise ValueError(f"mean of Beta rewards must lie strictly in (0, 1), got {mean}")
-        if not 0 < concentration < np.inf:
-            raise ValueError(f"concentration must be positive and finite, got {concentration}")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "concentration", concentration)
+        _check.fields(self, mean="(0, 1)", concentration="(0, inf)")
 
     @property
     def shapes(self) -> tuple[float, float]:
         """The two shape parameters of the Beta distribution."""
         return self.mean * self.concentration, (1 - self.mean) * self.concentration
 
-    @property
-    def support(self) -> tuple[float, float]:
-        """Smallest and largest possible reward, (0, 1)."""
-        return 0.0, 1.0
-
-    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `size` sums of `pulls` rewards, reward by reward (see `Uniform.sums`)."""
-        pulls, size = _drawn(pulls, size, rng)
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
@@ -226,7 +197,7 @@ class Beta:
 
 
 @dataclass(frozen=True, eq=False)
-class Empirical:
+class Empirical(_Law):
     """Rewards drawn with replacement from given values.
 
     Parameters
@@ -249,11 +220,10 @@ class Empirical:
         values = _check.vector(self.values, "values")
         if not values.size:
             raise ValueError("values must not be empty")
-        weights = _check.vector(
-            np.ones(values.size) if self.weights is None else self.weights, "weights"
-        )
-        if weights.shape != values.shape or (weights < 0).any():
-            raise ValueError("weights must be non-negative, one for each value")
+        given = np.ones(values.size) if self.weights is None else self.weights
+        weights = _check.vector(given, "weights", values.size)
+        if (weights < 0).any():
+            raise ValueError("weights must be at least 0")
         if not 0 < weights.sum() < np.inf:
             raise ValueError("weights must have a positive, finite sum")
         distinct, where = np.unique(values, return_inverse=True)
@@ -278,9 +248,7 @@ class Empirical:
         """Smallest and largest possible reward."""
         return float(self.values[0]), float(self.values[-1])
 
-    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `size` sums of `pulls` rewards, each one multinomial (see `Uniform.sums`)."""
-        pulls, size = _drawn(pulls, size, rng)
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         total = np.zeros(size)
         remaining = np.full(size, pulls)
         tails = np.cumsum(self.shares[::-1])[::-1]

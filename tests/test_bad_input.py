@@ -40,8 +40,8 @@ BAD_EPSILONS = [
     (-1.0, ValueError, "epsilon must be positive, got -1"),
     (-math.inf, ValueError, "epsilon must be positive, got -inf"),
     (math.nan, ValueError, "epsilon must not be NaN"),
-    (1e-320, ValueError, "epsilon must be large enough"),
-    (1e301, ValueError, "epsilon must be at most 1e300"),
+    (1e-320, ValueError, r"epsilon must lie in \[1e-300, 1e300\], got 1e-320"),
+    (1e301, ValueError, r"epsilon must lie in \[1e-300, 1e300\], got 1e\+301"),
     (True, TypeError, "epsilon must be a real number"),
     ("1", TypeError, "epsilon must be a real number"),
     (None, TypeError, "epsilon must be a real number"),
@@ -55,7 +55,7 @@ BAD_BUDGETS = [
     (math.nan, TypeError, "budget must be an integer"),
     ("100", TypeError, "budget must be an integer"),
     (True, TypeError, "budget must be an integer"),
-    (2**53 + 1, ValueError, r"budget must be at most 2\*\*53"),
+    (2**53 + 1, ValueError, "budget must be at most 9007199254740992"),
 ]
 
 
@@ -104,7 +104,7 @@ def test_extreme_epsilons_give_a_finite_right_scale(name, epsilon):
 def test_bad_deltas(delta, error, match):
     with pytest.raises(error, match=match):
         DPBAIGauss(X, budget=100, epsilon=1.0, delta=delta)
-    with pytest.raises(error, match=match):
+    with pytest.raises(error, match=match.replace("delta", "delta of Gaussian")):
         dpbai.Gaussian(1.0, delta)
 
 
@@ -157,7 +157,7 @@ def test_arguments_that_a_mix_up_would_swap_silently_have_names(call):
         (1, (0, 2, 1), "in increasing order"),
         (1, (0, 1, 1), "distinct arms"),
         (1, (0, 1, 3), "distinct arms of 0..2"),
-        (1, (-1, 0, 1), "active arm must be at least 0"),
+        (1, (-1, 0, 1), "each of active must be at least 0"),
     ],
 )
 def test_bad_phases(name, index, active, match):
@@ -215,35 +215,23 @@ def test_rewards_beyond_one_need_the_explicit_opt_out():
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (
-            lambda: dpbai.Uniform(-0.1),
-            ValueError,
-            "mean of uniform rewards must be finite and at least",
-        ),
-        (lambda: dpbai.Uniform(math.inf), ValueError, "mean of uniform rewards"),
-        (lambda: dpbai.Uniform(math.nan), ValueError, "mean must not be NaN"),
-        (
-            lambda: dpbai.Bernoulli(1.1),
-            ValueError,
-            r"mean of Bernoulli rewards must lie in \[0, 1\]",
-        ),
-        (lambda: dpbai.Bernoulli("0.5"), TypeError, "mean must be a real number"),
-        (lambda: dpbai.Beta(0.0), ValueError, "mean of Beta rewards must lie strictly"),
-        (lambda: dpbai.Beta(0.5, concentration=0), ValueError, "concentration must be positive"),
+        (lambda: dpbai.Uniform(-0.1), ValueError, "mean of Uniform must be finite and at least 0"),
+        (lambda: dpbai.Uniform(math.inf), ValueError, "mean of Uniform must be finite"),
+        (lambda: dpbai.Uniform(math.nan), ValueError, "mean of Uniform must not be NaN"),
+        (lambda: dpbai.Bernoulli(1.1), ValueError, r"mean of Bernoulli must lie in \[0, 1\]"),
+        (lambda: dpbai.Bernoulli("0.5"), TypeError, "mean of Bernoulli must be a real number"),
+        (lambda: dpbai.Beta(0.0), ValueError, "mean of Beta must lie strictly"),
+        (lambda: dpbai.Beta(0.5, concentration=0), ValueError, "concentration of Beta must be pos"),
         (lambda: dpbai.Empirical([]), ValueError, "values must not be empty"),
         (lambda: dpbai.Empirical([[0.5]]), ValueError, "values must be 1-D"),
         (lambda: dpbai.Empirical([0.5, math.nan]), ValueError, "values must be finite"),
         (lambda: dpbai.Empirical(["0.5"]), TypeError, "values must hold real numbers"),
-        (
-            lambda: dpbai.Empirical([0.5], weights=[1, 2]),
-            ValueError,
-            "weights must be non-negative, one",
-        ),
-        (lambda: dpbai.Empirical([0.5], weights=[-1]), ValueError, "weights must be non-negative"),
+        (lambda: dpbai.Empirical([0.5], weights=[1, 2]), ValueError, "weights must have shape"),
+        (lambda: dpbai.Empirical([0.5], weights=[-1]), ValueError, "weights must be at least 0"),
         (lambda: dpbai.Empirical([0.5], weights=[0]), ValueError, "weights must have a positive"),
-        (lambda: dpbai.Laplace(0), ValueError, "scale of Laplace noise must be positive, finite"),
-        (lambda: dpbai.Laplace(math.inf), ValueError, "scale of Laplace noise must be positive"),
-        (lambda: dpbai.Gaussian(0, 0.1), ValueError, "sigma of Gaussian noise must be positive"),
+        (lambda: dpbai.Laplace(0), ValueError, "scale of Laplace must be positive and finite"),
+        (lambda: dpbai.Laplace(math.inf), ValueError, "scale of Laplace must be positive"),
+        (lambda: dpbai.Gaussian(0, 0.1), ValueError, "sigma of Gaussian must be positive"),
     ],
 )
 def test_bad_laws(call, error, match):
@@ -267,8 +255,8 @@ def test_messages_do_not_repeat_private_rewards():
         (lambda: dpbai.synthetic(np.full(27, 0.81)), r"omega must lie in \[0, 0.8\]"),
         (lambda: dpbai.synthetic(np.full(27, -0.01)), r"omega must lie in \[0, 0.8\]"),
         (lambda: dpbai.synthetic(np.full(27, math.nan)), "omega must be finite"),
-        (lambda: dpbai.two_armed(x=0), "x must be positive and finite, got 0"),
-        (lambda: dpbai.two_armed(y=math.inf), "y must be positive and finite, got inf"),
+        (lambda: dpbai.two_armed(x=0), r"x must lie in \[1e-300, 1e\+300\], got 0"),
+        (lambda: dpbai.two_armed(y=math.inf), r"y must lie in \[1e-300, 1e\+300\], got inf"),
         (lambda: dpbai.two_armed(gap=0), r"gap must lie in \(0, 0.5\], got 0"),
         (lambda: dpbai.two_armed(gap=0.51), r"gap must lie in \(0, 0.5\], got 0.51"),
     ],

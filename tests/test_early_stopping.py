@@ -239,7 +239,7 @@ def test_bad_arguments_are_named():
         output_law(WinStay(2, 3, 1.0), ((1.5,) * 3, (0.0,) * 3))
     with pytest.raises(ValueError, match="means must be 2 numbers"):
         bernoulli_law(WinStay(2, 3, 1.0), [0.5])
-    with pytest.raises(ValueError, match="epsilon must be finite"):
+    with pytest.raises(ValueError, match="epsilon must be positive and finite"):
         change_of_measure(epsilon=math.inf, pulls=1, distance=0.1)
     with pytest.raises(ValueError, match="distance"):
         change_of_measure(epsilon=1.0, pulls=1, distance=1.1)

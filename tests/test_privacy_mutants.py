@@ -175,9 +175,9 @@ def test_a_variance_passed_as_a_deviation_shows_in_certificate_and_sample():
 
 
 def test_a_sensitivity_of_zero_is_refused():
-    with pytest.raises(ValueError, match="scale of Laplace noise must be positive"):
+    with pytest.raises(ValueError, match="scale of Laplace must be positive"):
         Laplace(0.0)
-    with pytest.raises(ValueError, match="sigma of Gaussian noise must be positive"):
+    with pytest.raises(ValueError, match="sigma of Gaussian must be positive"):
         Gaussian(0.0, 1e-5)
 
 

@@ -138,7 +138,7 @@ def test_bad_arguments_are_named():
         hoeffding(1, [-1])
     with pytest.raises(ValueError, match="tau"):
         SubExponential(0, 1)
-    with pytest.raises(ValueError, match="b must"):
+    with pytest.raises(ValueError, match="b of SubExponential must"):
         SubExponential(1, math.inf)
     with pytest.raises(ValueError, match="deviation"):
         SubExponential(1, 1).tail(-1)

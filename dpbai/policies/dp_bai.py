@@ -192,7 +192,7 @@ class DPBAIGauss(DPBAI):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "delta", _check.delta(self.delta))
+        object.__setattr__(self, "delta", _check.proportion(self.delta, "delta"))
         _check.choice(self.calibration, "calibration", CALIBRATIONS)
         if self.calibration == "classic" and 1 <= self.epsilon < math.inf:
             holds = math.exp(gaussian_log_delta(self.epsilon, self.sigma))

@@ -22,11 +22,10 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.noise import Noise
 from dpbai.policies import ranking
 from dpbai.policies.ranking import BoolArray
 
-_OWN_NOISES = {Laplace, Gaussian, NoNoise}
 _COARSE = 2.0**-1022  # doubles below have fewer digits
 _MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms that cannot be first
 
@@ -83,14 +82,13 @@ class Phase:
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", _check.whole(self.index, "index"))
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
-        pulled = _check.arm_list(self.pulled, "pulled")
-        pulls = _check.counts(self.pulls, "pulls")
+        pulled = _check.integers(self.pulled, "pulled", least=0)
+        pulls = _check.integers(self.pulls, "pulls", least=1)
         if len(set(pulled)) < len(pulled) or not set(pulled) <= set(active):
             raise ValueError(f"pulled must be distinct active arms, got {_check.told(pulled)}")
         if len(pulls) != len(pulled):
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
-        if type(self.noise) not in _OWN_NOISES:  # to look through a protocol takes its time
-            _check.kind(self.noise, "noise", Noise)
+        _check.kind(self.noise, "noise", Noise)
         object.__setattr__(self, "keep", _check.whole(self.keep, "keep"))
         if self.keep > len(active):
             raise ValueError(f"keep must be at most {len(active)} active arms, got {self.keep}")

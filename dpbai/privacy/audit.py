@@ -90,7 +90,7 @@ class Audit:
         ValueError
             If `epsilon` is negative or NaN.
         """
-        epsilon = _check.loss(epsilon)
+        epsilon = _check.non_negative(epsilon, "epsilon")
         totals = np.zeros((2, len(self.pairs)))
         for values in self.log_probabilities:
             first, second = values[self.pairs.T]

@@ -140,7 +140,7 @@ class Certificate:
         ValueError
             If `epsilon` is negative or NaN.
         """
-        epsilon = _check.loss(epsilon)
+        epsilon = _check.non_negative(epsilon, "epsilon")
         return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
 
     def covers(self, visited: Certificate) -> bool:

@@ -2,7 +2,8 @@
 
 Hardness, the upper bound and its lemmas, the regimes of the Gaussian variant, the lower bound and
 its hard instances, early stopping on tables of rewards. Each statement is a function; where the
-paper says "for sufficiently large T", so is the T.
+paper says "for sufficiently large T", so is the T. An argument outside the range that is stated for
+it is a `ValueError`, one of a wrong kind a `TypeError`.
 """
 
 from dpbai.theory.early_stopping import EarlyStopping, WinStay, log_ratio

@@ -78,11 +78,6 @@ class EarlyStopping:
         At least 1.
     arm : int
         Of 0..K-1.
-
-    Raises
-    ------
-    ValueError
-        If `n` is below 1, or there is no such arm.
     """
 
     policy: PullPolicy

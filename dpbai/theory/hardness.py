@@ -57,14 +57,10 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
     epsilon : float
         Privacy parameter, positive; infinity leaves H_BAI alone.
 
-    Returns
-    -------
-    Hardness
-
     Raises
     ------
     ValueError
-        If `epsilon` is out of range, or d = 1: the maxima then run over 2 <= i <= 1, over nothing,
+        If d = 1: the maxima then run over 2 <= i <= 1, over nothing,
         and the paper gives no hardness. (The best arm of a line of arms is known as soon as the
         sign of theta is.)
     """

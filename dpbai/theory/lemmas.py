@@ -44,11 +44,8 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     holds for every T': while count <= 11 the first term alone exceeds 1, and beyond that the
     quadratic branch of the noise's tail is either small enough or the second term exceeds 1.
     """
-    gap, epsilon = _check.positive(gap, "gap"), _check.epsilon(epsilon)
-    count = _check.whole(count, "count")
-    return 2 * math.exp(-(gap**2) * count / LEMMA_CONSTANT) + 2 * math.exp(
-        -epsilon * gap * count / LEMMA_CONSTANT
-    )
+    gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
+    return _two_tails(gap**2 * count, _check.epsilon(epsilon) * gap * count)
 
 
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
@@ -74,12 +71,14 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
     The paper bounds the noise of one arm by 32 d_Q where its argument gives 64 d_Q. Both arms taken
     together, rewards and noise as one sub-Gaussian difference, give 32 d_Q after all.
     """
-    gap, sigma = _check.positive(gap, "gap"), _check.non_negative(sigma, "sigma")
-    count = _check.whole(count, "count")
+    gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
+    sigma = _check.non_negative(sigma, "sigma")
     ratio = gap * count / sigma if sigma else math.inf
-    return 2 * math.exp(-(gap**2) * count / LEMMA_CONSTANT) + 2 * math.exp(
-        -ratio * ratio / LEMMA_CONSTANT
-    )
+    return _two_tails(gap**2 * count, ratio * ratio)
+
+
+def _two_tails(rewards: float, noise: float) -> float:
+    return 2 * math.exp(-rewards / LEMMA_CONSTANT) + 2 * math.exp(-noise / LEMMA_CONSTANT)
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:

@@ -25,7 +25,7 @@ def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Privacy parameter of the policy, finite.
+        Privacy parameter of the policy, finite: without privacy nothing bounds the factor.
     pulls : int
         n, after how many pulls of the one arm that differs the policy is stopped.
     distance : float
@@ -44,8 +44,8 @@ def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
     epsilon = 2.91, and fails beyond; the proof of the lower bound uses it below 1 only.
     `sharp_change_of_measure` holds always.
     """
-    epsilon, distance = _finite_epsilon(epsilon), _distance(distance)
-    return 6 * epsilon * _check.whole(pulls, "pulls", least=0) * distance
+    epsilon, pulls, distance = _checked(epsilon, pulls, distance)
+    return 6 * epsilon * pulls * distance
 
 
 def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
@@ -59,8 +59,7 @@ def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> f
     e^epsilon, so its means under two laws differ by at most TV (e^epsilon - 1) times its least
     value. Randomized response attains it.
     """
-    epsilon, distance = _finite_epsilon(epsilon), _distance(distance)
-    pulls = _check.whole(pulls, "pulls", least=0)
+    epsilon, pulls, distance = _checked(epsilon, pulls, distance)
     if distance == 0:
         return 0.0
     if epsilon < 1:
@@ -73,14 +72,9 @@ def lower_bound(instance: Instance, *, epsilon: float, budget: int) -> float:
     """Return exp(-97 T / (log K H_pri)), Lemma H.5.
 
     Some instance of `hard_instances` has at least this error, from `lower_bound_valid_from` on.
-    Other instances need not.
-
-    Raises
-    ------
-    ValueError
-        If `epsilon` is out of range or infinite, or `budget` is not a positive integer.
+    Other instances need not. `epsilon` is finite.
     """
-    hard = hardness(instance, epsilon=_finite_epsilon(epsilon))
+    hard = hardness(instance, epsilon=_check.positive(epsilon, "epsilon"))
     return _decay(PRI_CONSTANT, budget, instance.arms, hard.pri)
 
 
@@ -88,11 +82,6 @@ def lower_bound_bai(instance: Instance, *, budget: int) -> float:
     """Return exp(-401 T / (log K H_BAI)), the paper's version of Carpentier and Locatelli (2016).
 
     Some instances of every large K and H_BAI have at least this error, private or not.
-
-    Raises
-    ------
-    ValueError
-        If `budget` is not a positive integer.
     """
     hard = hardness(instance, epsilon=math.inf)
     return _decay(BAI_CONSTANT, budget, instance.arms, hard.bai)
@@ -121,9 +110,7 @@ def lower_bound_valid_from(*, arms: int, pri: float) -> float:
     so large that the policy recommends the best arm of v^(0) with probability above 1/2.
     """
     arms = _check.whole(arms, "arms", least=4)
-    if not 0 < _check.number(pri, "pri") < math.inf:
-        raise ValueError(f"pri must be positive and finite, got {pri}")
-    return math.log(4) * math.log(arms) * pri + 24 * (arms - 1)
+    return math.log(4) * math.log(arms) * _check.positive(pri, "pri") + 24 * (arms - 1)
 
 
 @dataclass(frozen=True)
@@ -157,17 +144,9 @@ def case_thresholds(*, beta: float, c: float) -> CaseThresholds:
         The one of beta_1, beta_2, beta_3 that is below 1, in [0, 1).
     c : float
         The constant of the theorem, positive and finite.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
-    if not 0 <= _check.number(beta, "beta") < 1:
-        raise ValueError(f"beta must be at least 0 and below 1, got {beta}")
-    if not 0 < _check.number(c, "c") < math.inf:
-        raise ValueError(f"c must be positive and finite, got {c}")
-    power = 1 / (1 - beta)
+    power = 1 / (1 - _check.number(beta, "beta", "[0, 1)"))
+    c = _check.positive(c, "c")
     bai = power * (math.log(2 * BAI_CONSTANT) + math.log(c))
     return CaseThresholds(
         log_log_arms=bai,
@@ -181,15 +160,9 @@ def _decay(constant: int, budget: int, arms: int, hard: float) -> float:
     return math.exp(-constant * _check.whole(budget, "budget") / (math.log(arms) * hard))
 
 
-def _finite_epsilon(value: float) -> float:
-    epsilon = _check.epsilon(value)
-    if math.isinf(epsilon):
-        raise ValueError("epsilon must be finite: without privacy nothing bounds the factor")
-    return epsilon
-
-
-def _distance(value: float) -> float:
-    distance = _check.number(value, "distance")
-    if not 0 <= distance <= 1:
-        raise ValueError(f"distance must lie in [0, 1], got {distance}")
-    return distance
+def _checked(epsilon: float, pulls: int, distance: float) -> tuple[float, int, float]:
+    return (
+        _check.positive(epsilon, "epsilon"),
+        _check.whole(pulls, "pulls", least=0),
+        _check.number(distance, "distance", "[0, 1]"),
+    )

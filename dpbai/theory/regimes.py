@@ -53,16 +53,11 @@ def regime(hard: Hardness, *, dimension: int, budget: int, delta: float) -> Regi
         T.
     delta : float
         In [0, 1).
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     dimension = _check.whole(dimension, "dimension", least=2)
     budget = _check.whole(budget, "budget")
     _check.kind(hard, "hard", Hardness)
-    delta = _check.number(delta, "delta") and _check.delta(delta)
+    delta = _check.number(delta, "delta", "[0, 1)")
     scale = math.log(dimension)
     laplace = budget / (hard.total * scale)
     if delta == 0:

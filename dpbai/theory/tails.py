@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbai import _check
@@ -29,17 +30,11 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     -------
     float
         exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (25).
-
-    Raises
-    ------
-    ValueError
-        If `deviation` is not positive, or `ranges` are not finite and non-negative.
     """
-    if not _check.number(deviation, "deviation") > 0:
-        raise ValueError(f"deviation must be positive, got {deviation}")
+    deviation = _check.number(deviation, "deviation", "(0, inf]")
     widths = _check.vector(ranges, "ranges")
     if not (widths >= 0).all():
-        raise ValueError("ranges must be finite and at least 0")
+        raise ValueError("ranges must be at least 0")
     spread = float((widths**2).sum())
     return math.exp(-2 * deviation**2 / spread) if spread else 0.0
 
@@ -59,21 +54,13 @@ class SubExponential:
         Positive and finite.
     b : float
         Positive and finite.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
     """
 
     tau: float
     b: float
 
     def __post_init__(self) -> None:
-        for name in ("tau", "b"):
-            value = _check.number(getattr(self, name), name)
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}")
+        _check.fields(self, tau="(0, inf)", b="(0, inf)")
 
     @classmethod
     def laplace(cls, scale: float) -> SubExponential:
@@ -89,17 +76,14 @@ class SubExponential:
 
         tau^2 = sum a_i^2 tau_i^2 and b = max abs(a_i) b_i; not all coefficients may be 0.
         """
-        coefficients = _check.vector(coefficients, "coefficients").tolist()
         parts = [_check.kind(part, "parts", cls) for part in _check.sequence(parts, "parts")]
-        if len(coefficients) != len(parts):
-            raise ValueError(f"parts must be {len(coefficients)}, one for each of coefficients")
-        if not any(coefficients):
+        sizes = np.abs(_check.vector(coefficients, "coefficients"))
+        if len(parts) != sizes.size:
+            raise ValueError(f"parts must be {sizes.size}, one for each of coefficients")
+        if not sizes.any():
             raise ValueError("coefficients must not all be 0")
-        pairs = list(zip(coefficients, parts, strict=True))
-        return cls(
-            math.sqrt(sum((a * part.tau) ** 2 for a, part in pairs)),
-            max(abs(a) * part.b for a, part in pairs),
-        )
+        taus, bs = np.array([(part.tau, part.b) for part in parts]).T
+        return cls(float(np.linalg.norm(sizes * taus)), float((sizes * bs).max()))
 
     @property
     def linear_from(self) -> float:
@@ -123,6 +107,6 @@ def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
     With n pulls of each arm of a Max-Det collection the scale is 1/(epsilon n), and `coefficients`
     are the coordinates of an arm.
     """
-    coefficients = _check.vector(coefficients, "coefficients").tolist()
+    coefficients = _check.sequence(coefficients, "coefficients")
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)

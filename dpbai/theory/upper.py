@@ -119,10 +119,6 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     instance : Instance
         With the policy's features, linear means and rewards in [0, 1].
 
-    Returns
-    -------
-    ExplicitBound
-
     Raises
     ------
     TypeError
@@ -140,12 +136,17 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     phases = eliminations(schedule, rank=rank(policy.features))
     first = policy.phase(1, range(instance.arms))
     sigma = policy.sigma if isinstance(policy, DPBAIGauss) else None
-    prefactor = 2 * schedule.M1 * schedule.lam + 6 * (schedule.M - schedule.M1)
-    if sigma is None:
-        prefactor = 2 * (prefactor + 6 * schedule.M1)
+    # For DP-BAI the terms of rewards and of noise are bounded alike: it has each phase twice.
+    second = schedule.M if sigma is None else schedule.M - schedule.M1
+    allowed = 2 * schedule.M1 * schedule.lam + 6 * second
+    prefactor = 2 * allowed if sigma is None else allowed
     budget = schedule.usable_budget
-    steps = [_exponent(phase) for phase in phases]
-    steps.append(_prefactor(phases, prefactor if sigma is not None else prefactor / 2))
+    steps = []
+    for phase in phases:  # 16 min(d_Q^2, s_p) <= 64 i, so that it decays as exp(-T'/(64 M H))
+        least = _always_if(phase.constant <= FINITE_CONSTANT)
+        steps.append(Step(f"exponent of phase {phase.phase}, {phase.reason}", least))
+    least = _always_if(sum(2 * phase.factor for phase in phases) <= allowed)
+    steps.append(Step("prefactor", least))
     for phase in phases:
         ranks = _ranks(first, phase, rank(policy.features))
         steps.append(_rounding(schedule, phase, ranks))
@@ -230,16 +231,9 @@ def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
     return schedule.M * pulled * max(0, math.ceil(pulls * (1 - _ROUNDING)) - 1) + 1
 
 
-def _exponent(phase: Elimination) -> Step:
-    """16 min(d_Q^2, s_p) <= 64 i, so that the phase decays as exp(-T'/(64 M H))."""
-    holds = phase.constant <= FINITE_CONSTANT
-    return Step(f"exponent of phase {phase.phase}, {phase.reason}", 1 if holds else math.inf)
-
-
-def _prefactor(phases: Iterable[Elimination], allowed: float) -> Step:
-    """Check that the phases' factors add up to no more than the paper's prefactor."""
-    holds = sum(2 * phase.factor for phase in phases) <= allowed
-    return Step("prefactor", 1 if holds else math.inf)
+def _always_if(holds: bool) -> float:
+    """Return the least T' from which a step holds that does not depend on T'."""
+    return 1 if holds else math.inf
 
 
 def _rounding(schedule: Schedule, phase: Elimination, ranks: Iterable[int]) -> Step:
