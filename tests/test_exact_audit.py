@@ -329,7 +329,7 @@ def test_work_of_more_than_minutes_is_refused_before_it_is_begun(make, monkeypat
     def begun(*_):
         raise AssertionError
 
-    monkeypatch.setattr(import_module("dpbai.privacy.exact_audit"), "log_survival", begun)
+    monkeypatch.setattr(import_module("dpbai.privacy.exact_audit"), "log_joint_survival", begun)
     with pytest.raises(ValueError, match=r"an exact audit may (compute|hold) .*monte_carlo_audit"):
         dpbai.exact_audit(make())
 

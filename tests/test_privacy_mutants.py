@@ -135,19 +135,22 @@ def test_monte_carlo_catches_broken_engines(run, arms, budget, audit):
     assert 1 < bound.epsilon <= (exact.epsilon if exact else math.inf)
 
 
-@pytest.mark.parametrize("name", ["reused noise", "reused samples"])
-def test_the_laws_of_the_mutants_are_those_of_their_engines(name):
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("reused noise", lambda: dpbai.DPBAI(np.eye(4), budget=12, epsilon=1.0)),
+        ("reused samples", lambda: dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)),
+        ("reused samples", lambda: dpbai.DPBAI(np.eye(4), budget=12, epsilon=1.0)),
+        ("reused samples", lambda: dpbai.Baseline(np.eye(4)[:, :1], budget=10, epsilon=1.0)),
+    ],
+)
+def test_the_laws_of_the_mutants_are_those_of_their_engines(name, make):
     """Binomial tests at 1e-7 each, on three tables."""
-    run, arms, budget, audit = BROKEN[name]
-    exact = audit(dpbai.DPBAI(np.eye(arms), budget=budget, epsilon=1.0))
+    run, _, _, audit = BROKEN[name]
+    exact = audit(make())
     rng = np.random.default_rng(1)
     for position in (0, exact.grid.size // 3, exact.grid.size - 1):
-        counts = run(
-            dpbai.DPBAI(np.eye(arms), budget=budget, epsilon=1.0),
-            exact.grid.table(position),
-            20_000,
-            rng,
-        )
+        counts = run(make(), exact.grid.table(position), 20_000, rng)
         for output, values in zip(exact.outputs, exact.log_probabilities, strict=True):
             probability = math.exp(values[position])
             assert stats.binomtest(counts[output], 20_000, probability).pvalue > 1e-7
@@ -184,7 +187,7 @@ def test_a_sensitivity_of_zero_is_refused():
 @pytest.mark.parametrize(
     ("audit", "policy", "rule"),
     [
-        (reused_samples_audit, dpbai.DPBAI(np.eye(4), budget=12, epsilon=1.0), "have 3 arms"),
+        (reused_samples_audit, dpbai.DPOD(TILTED, budget=14, epsilon=1.0), "pull all active arms"),
         (reused_noise_audit, dpbai.DPBAI(np.eye(4), budget=20, epsilon=1.0), "pull equally often"),
         (reused_noise_audit, dpbai.DPBAI(np.eye(2), budget=9, epsilon=1.0), "keep 2 arms"),
         (reused_samples_audit, dpbai.DPBAI(np.eye(3), budget=14, epsilon=math.inf), "Laplace"),

@@ -142,6 +142,22 @@ def test_the_audit_of_two_coordinates_agrees_with_quadrature():
     assert law[((1, 2), (1,))] == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_first_phase_that_releases_nothing_leaves_the_later_noise_as_it_is():
+    """Three arms tie, and two of them are drawn; then two means with Laplace noise decide."""
+
+    class Lots(TwoCoordinates):
+        def phase(self, index, active, past=()):  # noqa: ARG002
+            if index == 1:
+                return Phase(1, active, (), (), NoNoise(), 2, decoder_matrix=np.empty((3, 0)))
+            return Phase(2, active, active, (1, 1), dpbai.Laplace(1.0), 1)
+
+    audit = dpbai.exact_audit(Lots(THREE, budget=5, epsilon=1.0))
+    law = law_on(audit, ((1.0,), (0.0,), (0.0,)))
+    # Laplace noise, and not Gaussian: P(Z - Z' > -1) = 1 - (2 + 1) / 4e.
+    assert law[((0, 1), (0,))] == pytest.approx((1 - 0.75 / math.e) / 3, rel=1e-12)
+    assert law[((1, 2), (2,))] == pytest.approx(1 / 6, rel=1e-12)
+
+
 def test_without_noise_all_paths_are_audited_in_any_number_of_coordinates():
     policy = Remembering(THREE, budget=12, epsilon=math.inf)
     audit = dpbai.exact_audit(policy)
@@ -160,7 +176,7 @@ def test_without_noise_all_paths_are_audited_in_any_number_of_coordinates():
 
 def test_what_has_no_exact_law_is_refused_and_audited_by_sampling():
     policy = Remembering(THREE, budget=12, epsilon=1.0)
-    with pytest.raises(ValueError, match=r"at most 2 coordinates on a path.*monte_carlo_audit"):
+    with pytest.raises(ValueError, match=r"at most 2 coordinates, .*monte_carlo_audit"):
         dpbai.exact_audit(policy)
     bound = dpbai.monte_carlo_audit(policy, trials=40_000, level=1 - 1e-6)
     assert 0.2 < bound.epsilon <= dpbai.certificate(policy).epsilon

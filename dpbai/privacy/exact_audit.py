@@ -9,7 +9,7 @@ arm gives its n-th reward, so no reward is read twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, pairwise
 
 import numpy as np
@@ -19,13 +19,7 @@ from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned, remembers
 from dpbai.privacy.audit import Audit, check_grid, check_work
-from dpbai.privacy.survivors import (
-    BLOCK,
-    Survivors,
-    log_joint_survival,
-    log_survival,
-    survival_work,
-)
+from dpbai.privacy.survivors import BLOCK, Survivors, log_joint_survival, survival_work
 from dpbai.privacy.tables import Entry, TableGrid
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
@@ -35,6 +29,9 @@ Transcript = tuple[Survivors, ...]
 
 Reads = tuple[tuple[int, int, int], ...]
 """An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
+
+Executed = Callable[[Phase, Sequence[int]], tuple[Phase, Reads]]
+"""What an engine makes of a plan, and reads for it, after so many pulls of each arm."""
 
 
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
@@ -67,10 +64,14 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     With few pulls the output gives away less than the release: with two arms, n pulls of each, and
     Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
-    reward_bound = _check.positive(reward_bound, "reward_bound")
+    return audited(policy, _as_planned, _check.positive(reward_bound, "reward_bound"))
+
+
+def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Audit:
+    """Return the exact audit of an engine, which may make a mistake (`mistakes`)."""
     arms = arms_of(policy)
     plans, computed, ends = {}, 0.0, 1.0
-    for past, (phases, reads) in _plans(policy, (), (0,) * arms, (), ()):
+    for past, (phases, reads) in _plans(policy, executed, (), (0,) * arms, (), ()):
         plans[past] = phases, reads
         phase = phases[-1]
         sets = math.comb(len(phase.active), phase.keep)
@@ -79,19 +80,26 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
         work = survival_work(phase, reward_bound, phases[:-1])
         computed += sums * work + sets * (phase.keep > 1) * _PLAN
         check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
-    blocks = _blocks(reads for _, reads in plans.values())
-    grid = TableGrid(blocks, (0.0, reward_bound), arms)
+    grid = TableGrid(blocks_of(reads for _, reads in plans.values()), (0.0, reward_bound), arms)
     check_grid(grid, outputs=ends + len(plans), computed=computed)
     # The longest paths first: what has no exact law is refused before much has been computed.
     laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
-    outputs, rows = zip(
-        *_transcripts(laws, (), np.zeros(grid.size), remembers(policy)), strict=True
-    )
-    return Audit(outputs, np.stack(rows), grid, grid.neighbours())
+    reached: dict[Transcript, FloatArray] = {(): np.zeros(grid.size)}
+    for past in plans:  # in which what leads to a plan comes before it
+        if (before := reached.pop(past, None)) is not None:
+            for kept, values in laws[past].items():
+                reached[*past, kept] = values if remembers(policy) else before + values
+    return Audit(tuple(reached), np.stack(list(reached.values())), grid, grid.neighbours())
+
+
+def _as_planned(phase: Phase, pulled: Sequence[int]) -> tuple[Phase, Reads]:
+    rows = zip(phase.pulled, phase.pulls, strict=True)
+    return phase, tuple((arm, pulled[arm], pulled[arm] + pulls) for arm, pulls in rows)
 
 
 def _plans(
     policy: Policy,
+    executed: Executed,
     past: Transcript,
     pulled: tuple[int, ...],
     phases: tuple[Phase, ...],
@@ -104,11 +112,8 @@ def _plans(
     active = past[-1] if past else tuple(range(arms_of(policy)))
     if len(active) == 1:
         return
-    phase = planned(policy, len(past) + 1, active, spent=sum(pulled), past=phases)
-    read = tuple(
-        (arm, pulled[arm], pulled[arm] + pulls)
-        for arm, pulls in zip(phase.pulled, phase.pulls, strict=True)
-    )
+    planned_phase = planned(policy, len(past) + 1, active, spent=sum(pulled), past=phases)
+    phase, read = executed(planned_phase, pulled)
     path = (*phases, phase), (*reads, read)
     yield past, path
     after = list(pulled)
@@ -116,10 +121,10 @@ def _plans(
         after[arm] = stop
     for kept in combinations(active, phase.keep):
         known = path if remembers(policy) else ((), ())
-        yield from _plans(policy, (*past, kept), tuple(after), *known)
+        yield from _plans(policy, executed, (*past, kept), tuple(after), *known)
 
 
-def _blocks(all_reads: Iterator[tuple[Reads, ...]]) -> tuple[tuple[Entry, ...], ...]:
+def blocks_of(all_reads: Iterable[tuple[Reads, ...]]) -> tuple[tuple[Entry, ...], ...]:
     """Return the runs of rewards of each arm that phases read as a whole or not at all."""
     cuts: dict[int, set[int]] = {}
     for path in all_reads:
@@ -146,29 +151,9 @@ def _survival(
         for column, (read, start, stop) in enumerate(columns):
             if arm == read and start <= index < stop:
                 counts[:, column] += grid.steps[:, axis]
-    distinct, where = np.unique(counts, axis=0, return_inverse=True)
     ends = np.cumsum([len(read) for read in reads])[:-1]
     means = [
         sums * grid.rewards[1] / np.array(phase.pulls)
-        for phase, sums in zip(phases, np.split(distinct, ends, axis=1), strict=True)
+        for phase, sums in zip(phases, np.split(counts, ends, axis=1), strict=True)
     ]
-    if len(phases) == 1:
-        law = log_survival(phases[0], means[0])
-    else:
-        law = log_joint_survival(phases, past, means)
-    return {kept: values[where.ravel()] for kept, values in law.items()}
-
-
-def _transcripts(
-    laws: dict[Transcript, dict[Survivors, FloatArray]],
-    past: Transcript,
-    reached: FloatArray,
-    joint: bool,
-) -> Iterator[tuple[Transcript, FloatArray]]:
-    """Yield each transcript that goes on from `past`, with its log probability on each table."""
-    if past not in laws:
-        yield past, reached
-        return
-    for kept, values in laws[past].items():
-        after = values if joint else reached + values
-        yield from _transcripts(laws, (*past, kept), after, joint)
+    return log_joint_survival(phases, past[: len(phases) - 1], means)

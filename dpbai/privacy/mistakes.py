@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -23,9 +22,8 @@ from dpbai.noise import Laplace
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
 from dpbai.privacy.audit import Audit, check_grid, check_work
-from dpbai.privacy.exact_audit import Transcript
+from dpbai.privacy.exact_audit import Reads, Transcript, audited, blocks_of
 from dpbai.privacy.monte_carlo_audit import RewardTable, Run, run_on_table
-from dpbai.privacy.survivors import Survivors, log_survival, survival_work
 from dpbai.privacy.tables import TableGrid
 
 MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
@@ -69,27 +67,22 @@ def engine(mistake: str) -> Run:
 
 
 def reused_samples_audit(policy: Policy) -> Audit:
-    """Return the exact audit of three arms and two phases, the second averaging all rewards.
+    """Return the exact audit of an engine whose phases average all rewards so far.
 
     Raises
     ------
     ValueError
         If `policy` has other plans, or it would take too long.
     """
-    first, second, grid = _two_phases(policy)
-    if len(first.active) != 3:
-        raise ValueError(f"policy must have 3 arms, got {len(first.active)}")
-    (n, _), (m, scale) = _equal(first), _equal(second)
-    check_work(computed=grid.size * (survival_work(first, 1.0) + 3 * survival_work(second, 1.0)))
-    sums = grid.steps.reshape(-1, 2, 3)
-    law = _law(first, sums[:, 0], n)
-    noise = Laplace(scale * m / (n + m))
-    rows: dict[Transcript, FloatArray] = {}
-    for kept, values in law.items():
-        merged = replace(second, active=kept, pulled=kept, noise=noise)
-        winners = _law(merged, sums.sum(axis=1)[:, list(kept)], n + m)
-        rows |= {(kept, winner): values + final for winner, final in winners.items()}
-    return Audit(tuple(rows), np.stack(list(rows.values())), grid, grid.neighbours())
+
+    def executed(phase: Phase, pulled: Sequence[int]) -> tuple[Phase, Reads]:
+        pulls, scale = _equal(phase)
+        reads = tuple((arm, 0, pulled[arm] + pulls) for arm in phase.pulled)
+        used = tuple(stop for _, _, stop in reads)
+        noise = Laplace(scale * pulls / used[0])
+        return replace(phase, pulls=used, noise=noise), reads
+
+    return audited(policy, executed)
 
 
 def reused_noise_audit(policy: Policy) -> Audit:
@@ -109,10 +102,16 @@ def reused_noise_audit(policy: Policy) -> Audit:
     1; the sums of phase 2 move them. What remains is an integral over the least of x_0 and x_1, by
     Gauss-Legendre rules between all kinks.
     """
-    first, second, grid = _two_phases(policy)
-    (n, scale), (m, _), arms = _equal(first), _equal(second), len(first.active)
+    arms = arms_of(policy)
+    first = policy.phase(1, range(arms))
+    if first.keep != 2:
+        raise ValueError(f"policy must keep 2 arms in phase 1, got {first.keep}")
+    (n, scale), (m, _) = _equal(first), _equal(policy.phase(2, (0, 1)))
     if n != m:
         raise ValueError(f"policy must pull equally often in both phases, got {n} and {m}")
+    reads = tuple((arm, *span) for arm in range(arms) for span in ((0, n), (n, 2 * n)))
+    grid = TableGrid(blocks_of([(reads,)]))
+    check_grid(grid, outputs=math.comb(arms, 2) * 2)
     epsilon = 1 / (scale * n)
     reach = math.ceil((45 + epsilon * n) / epsilon)
     edges = np.arange(-reach, reach + 1) * epsilon
@@ -132,7 +131,7 @@ def reused_noise_audit(policy: Policy) -> Audit:
 
     values = []
     for steps in grid.steps:
-        k, k2 = epsilon * steps[:arms], epsilon * steps[arms:]
+        k, k2 = epsilon * steps.reshape(arms, 2).T
         lead = (k[1] - k2[1]) - (k[0] - k2[0])  # arm 1 wins if x_1 - x_0 exceeds this
         dropped = np.prod([cdf(x - k[arm]) for arm in range(2, arms)], axis=0)
         integrand = density(x - k[0]) * cdf(k[1] - x - max(lead, 0))
@@ -149,28 +148,3 @@ def _equal(phase: Phase) -> tuple[int, float]:
     if not isinstance(phase.noise, Laplace):
         raise ValueError(f"policy must have Laplace noise, got {phase.noise}")
     return phase.pulls[0], phase.noise.scale
-
-
-def _two_phases(policy: Policy) -> tuple[Phase, Phase, TableGrid]:
-    """Return both plans, and all tables up to the order of rewards; axes by phase, then arm."""
-    arms = arms_of(policy)
-    first = policy.phase(1, range(arms))
-    if first.keep != 2:
-        raise ValueError(f"policy must keep 2 arms in phase 1, got {first.keep}")
-    second = policy.phase(2, (0, 1))
-    cuts = (0, _equal(first)[0], _equal(first)[0] + _equal(second)[0])
-    blocks = tuple(
-        tuple((arm, index) for index in range(*span))
-        for span in pairwise(cuts)
-        for arm in range(arms)
-    )
-    grid = TableGrid(blocks)
-    check_grid(grid, outputs=math.comb(arms, 2) * 2)
-    return first, second, grid
-
-
-def _law(phase: Phase, sums: IntArray, pulls: int) -> dict[Survivors, FloatArray]:
-    """Return the log law of the survivors for each row of sums."""
-    distinct, where = np.unique(sums, axis=0, return_inverse=True)
-    law = log_survival(phase, distinct / pulls)
-    return {kept: values[where.ravel()] for kept, values in law.items()}

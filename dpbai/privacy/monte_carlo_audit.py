@@ -148,9 +148,7 @@ def run_on_table(
     release = release or as_planned
     _check.kind(rng, "rng", np.random.Generator)
     arms, trials = arms_of(policy), _check.trials(trials)
-    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
-    if len(rows) != arms:
-        raise ValueError(f"table must have a row for each of {arms} arms, got {len(rows)}")
+    rows = _rows(table, arms)
     reached: list[_Reached] = [((), (0,) * arms, (), np.empty((trials, 0)), np.arange(trials))]
     ended: Counter[Transcript] = Counter()
     while reached:
@@ -199,17 +197,19 @@ def _checked_tables(
     policy: Policy, tables: tuple[RewardTable, RewardTable]
 ) -> tuple[RewardTable, RewardTable]:
     """Return the tables, if they are neighbours; the message repeats no reward."""
-    arms = arms_of(policy)
-    first, second = ([np.asarray(row, dtype=np.float64) for row in table] for table in tables)
-    if len(first) != arms or len(second) != arms:
-        raise ValueError(f"tables must have one row for each of {arms} arms")
-    if not all(np.isfinite(row).all() for row in (*first, *second)):
-        raise ValueError("tables must hold finite rewards")
+    first, second = (_rows(table, arms_of(policy)) for table in _check.sequence(tables, "tables"))
     if [row.shape for row in first] != [row.shape for row in second]:
         raise ValueError("tables must have rows of the same lengths")
     if sum(np.count_nonzero(a != b) for a, b in zip(first, second, strict=True)) != 1:
         raise ValueError("tables must differ in exactly one reward")
     return first, second
+
+
+def _rows(table: RewardTable, arms: int) -> list[FloatArray]:
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
+    if len(rows) != arms:
+        raise ValueError(f"tables must have one row for each of {arms} arms, got {len(rows)}")
+    return rows
 
 
 def _telling_event(

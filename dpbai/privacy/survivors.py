@@ -10,7 +10,7 @@ rounding; all is done in logarithms, so that ratios of rare events are right.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -19,15 +19,15 @@ from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
-from dpbai.policies.ranking import BoolArray
 
 Survivors = tuple[int, ...]
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
 _REACH = 45.0
-"""Densities fall below e^-45 of their peak within so many scales."""
+"""Densities fall below e^-45 of their peak within so many standard deviations."""
+_STEP = math.sqrt(2)  # standard deviations, to one Gauss-Legendre rule
 _NARROW = 1e-5
 BLOCK = 1000
 """So many rows of means are gone through at once."""
@@ -63,24 +63,7 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
             "their own: see exact_audit, or use monte_carlo_audit"
         )
     means = _check.shaped(means, "means", (None, len(phase.pulled)))
-    statistic = phase.statistic(means)
-    everyone = phase.keep == len(phase.active)
-    if everyone or isinstance(phase.noise, NoNoise) or phase.coordinates == 0:
-        return _certain(phase, statistic)
-    if not isinstance(phase.noise, Laplace | Gaussian):
-        raise TypeError(f"no exact law for noise of type {type(phase.noise).__name__}")
-    if phase.decoder_matrix is None:
-        law = _two_independent if len(phase.active) == 2 else _independent
-    elif phase.coordinates == 1:
-        law = _half_lines
-    elif phase.coordinates == 2:
-        law = _one_in_sectors
-    else:
-        raise ValueError(
-            f"the exact law handles estimates decoded from at most 2 coordinates, but phase "
-            f"{phase.index} decodes {phase.coordinates}; use monte_carlo_audit"
-        )
-    return _blockwise(partial(law, phase, phase.noise), statistic)
+    return log_joint_survival([phase], [], [means])
 
 
 def log_joint_survival(
@@ -88,51 +71,55 @@ def log_joint_survival(
 ) -> dict[Survivors, FloatArray]:
     """Return the log probability that phases keep what they did, and the last of them each set.
 
-    Parameters
-    ----------
-    phases : sequence of Phase
-        The phases of a path, the first of them phase 1. Where there is noise, they release at most
-        two coordinates in all, and their noise is of one kind, `Laplace` or `Gaussian`.
-    before : sequence of tuple of int
-        What all phases but the last keep.
-    means : sequence of ndarray of shape (n, m)
-        Empirical means of the m arms that each phase pulls.
-
-    Returns
-    -------
-    dict
-        Arrays of shape (n,), by what the last phase keeps.
-
-    Raises
-    ------
-    ValueError
-        If more is released, or with noise of other kinds.
+    They are one phase, or those of a path that are remembered, from phase 1 on: where there is
+    noise, these release at most two coordinates in all. `before` is what all but the last keep, and
+    `means` are of the arms that each of them pulls, shape (n, m). What else is refused, and what is
+    returned, is as for `log_survival`.
     """
-    statistic = np.hstack([phase.statistic(x) for phase, x in zip(phases, means, strict=True)])
-    kinds = {type(phase.noise) for phase in phases if phase.coordinates}
-    if kinds <= {NoNoise}:
-        return _along(phases, before, statistic)
-    if statistic.shape[1] > 2 or len(kinds) > 1 or not kinds <= {Laplace, Gaussian}:
+    phase = phases[-1]
+    statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
+    statistic, where = np.unique(statistic, axis=0, return_inverse=True)
+    noises = [p.noise for p in phases if p.coordinates] or [NoNoise()]
+    noise, kinds = noises[0], set(map(type, noises))
+    alone = len(phases) == 1
+    independent = alone and phase.decoder_matrix is None
+    law: Callable[[FloatArray], dict[Survivors, FloatArray]]
+    if kinds == {NoNoise} or (alone and phase.keep == len(phase.active)):
+        law = partial(_along, phases, before)
+    elif not independent and (statistic.shape[1] > 2 or len(kinds) > 1):
         raise ValueError(
-            "where phases remember, the exact law handles at most 2 coordinates on a path, with "
-            "Laplace or Gaussian noise on both; but up to phase "
-            f"{phases[-1].index} there are {statistic.shape[1]}, with noise of {len(kinds)} kinds: "
-            "use monte_carlo_audit"
+            "the exact law handles noise of one kind, and estimates decoded from at most 2 "
+            f"coordinates, but phase {phase.index} decodes {statistic.shape[1]}, with "
+            f"{' and '.join(sorted(kind.__name__ for kind in kinds))} noise: use monte_carlo_audit"
         )
-    return _blockwise(partial(_sectors, phases, before), statistic)
-
-
-def _blockwise(
-    law: Callable[[FloatArray], dict[Survivors, FloatArray]], statistic: FloatArray
-) -> dict[Survivors, FloatArray]:
-    blocks = [law(statistic[start : start + BLOCK]) for start in range(0, len(statistic), BLOCK)]
-    return {kept: np.concatenate([block[kept] for block in blocks]) for kept in blocks[0]}
+    elif not isinstance(noise, Laplace | Gaussian):
+        raise TypeError(f"no exact law for noise of type {type(noise).__name__}")
+    elif independent:
+        law = partial(_two_independent if len(phase.active) == 2 else _independent, phase, noise)
+    elif alone and phase.coordinates == 1:
+        law = partial(_half_lines, phase, noise)
+    else:
+        law = partial(_sectors, phases, before, noise)
+    found: dict[Survivors, FloatArray] = {}
+    for start in range(0, len(statistic), BLOCK):
+        block = slice(start, start + BLOCK)
+        for kept, values in law(statistic[block]).items():
+            found.setdefault(kept, np.full(len(statistic), -np.inf))[block] = values
+    return {kept: values[where.ravel()] for kept, values in found.items()}
 
 
 def _certain(phase: Phase, released: FloatArray) -> dict[Survivors, FloatArray]:
+    """Return the law of the survivors of releases, shape (n, coordinates): ties are drawn."""
+    sure, tied = phase.tied(released)
+    patterns, which = np.unique(sure + 2 * tied, axis=0, return_inverse=True)
     law: dict[Survivors, FloatArray] = {}
-    for where, kept, log_chance in _ranked(phase, released):
-        law.setdefault(kept, np.full(len(released), -np.inf))[where] = log_chance
+    for number, pattern in enumerate(patterns):
+        above, equal = np.flatnonzero(pattern == 1), np.flatnonzero(pattern == 2)
+        ways = list(combinations(equal.tolist(), phase.keep - above.size))
+        for chosen in ways:
+            kept = tuple(phase.active[i] for i in sorted((*above.tolist(), *chosen)))
+            chances = law.setdefault(kept, np.full(len(released), -np.inf))
+            chances[which.ravel() == number] = -math.log(len(ways))
     return law
 
 
@@ -145,18 +132,6 @@ def _along(
         first = released[:, : phase.remembered + phase.coordinates]
         reached = reached + _certain(phase, first).get(kept, never)
     return {kept: reached + values for kept, values in _certain(phases[-1], released).items()}
-
-
-def _ranked(phase: Phase, released: FloatArray) -> Iterator[tuple[BoolArray, Survivors, float]]:
-    """Yield on which rows, shape (n,), which arms may survive, and the log probability there."""
-    sure, tied = phase.tied(released)
-    patterns, which = np.unique(sure + 2 * tied, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        above, equal = np.flatnonzero(pattern == 1), np.flatnonzero(pattern == 2)
-        ways = list(combinations(equal.tolist(), phase.keep - above.size))
-        for chosen in ways:
-            kept = tuple(phase.active[i] for i in sorted((*above.tolist(), *chosen)))
-            yield which.ravel() == number, kept, -math.log(len(ways))
 
 
 def _two_independent(
@@ -207,16 +182,11 @@ def _half_lines(
     return law
 
 
-def _one_in_sectors(
-    phase: Phase,
-    noise: Laplace | Gaussian,  # noqa: ARG001
-    statistic: FloatArray,
-) -> dict[Survivors, FloatArray]:
-    return _sectors([phase], [], statistic)
-
-
 def _sectors(
-    phases: Sequence[Phase], before: Sequence[Survivors], statistic: FloatArray
+    phases: Sequence[Phase],
+    before: Sequence[Survivors],
+    noise: Laplace | Gaussian,
+    statistic: FloatArray,
 ) -> dict[Survivors, FloatArray]:
     """Two coordinates order the arms by their direction: constant between critical directions.
 
@@ -224,8 +194,10 @@ def _sectors(
     the first axis, within 45 degrees of it. A coordinate that is missing may be anything.
     """
     missing = 2 - statistic.shape[1]
-    scales = np.concatenate([np.full(p.coordinates, _scale(p.noise)) for p in phases])
-    noise = Laplace(1.0) if isinstance(phases[0].noise, Laplace) else Gaussian(1.0, 0.5)
+    scales = np.repeat(
+        [p.noise.standard_deviation for p in phases], [p.coordinates for p in phases]
+    )
+    noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0, 0.5)
     statistic = np.pad(statistic / scales, ((0, 0), (0, missing)))
     gaps = np.zeros((0, 2))
     for phase in phases:
@@ -248,10 +220,6 @@ def _sectors(
         reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
         _add(law, _along(phases, before, _far(phases, towards)), reached)
     return law
-
-
-def _scale(noise: Noise) -> float:
-    return noise.scale if isinstance(noise, Laplace) else noise.standard_deviation
 
 
 def _sector(
@@ -287,8 +255,7 @@ def _rule(
     start: FloatArray, stop: FloatArray, kinks: FloatArray, noise: Laplace | Gaussian
 ) -> tuple[FloatArray, FloatArray]:
     """Return nodes and log weights, shape (n, nodes), of integrals over [start, stop]."""
-    step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
-    pieces = math.ceil(float((stop - start).max()) / step)
+    pieces = math.ceil(float((stop - start).max()) / (_STEP * noise.standard_deviation))
     inner = np.clip(kinks, start[:, None], stop[:, None])
     edges = np.sort(np.concatenate([np.linspace(start, stop, pieces + 1, axis=1), inner], axis=1))
     half = np.diff(edges, axis=1)[:, :, None] / 2
@@ -328,10 +295,10 @@ def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = (
     if not isinstance(noise, Laplace | Gaussian) or (certain and not before):
         return sets
     reach = reward_bound * float(phase.reach.max(initial=0.0))
-    step = 2 * noise.scale if isinstance(noise, Laplace) else noise.sigma
+    step = _STEP * noise.standard_deviation
     length = reach + 2 * _REACH * noise.standard_deviation
     if phase.decoder_matrix is None:
-        values = 1 if arms == 2 else 3 * arms + sets * keep
-        return values if arms == 2 else values * len(_NODES) * (length / step + arms)
+        work = (3 * arms + sets * keep) * len(_NODES) * (length / step + arms)
+        return 1 if arms == 2 else work
     gaps = sum(len(p.active) * (len(p.active) - 1) for p in (*before, phase))
     return sets + (gaps + 4) * len(_NODES) * ((length + reach) / step + 3)
