@@ -16,6 +16,7 @@ are pulled: a basis, as in a Max-Det collection.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -122,22 +123,20 @@ def information(pulls: ArrayLike, fee: float) -> FloatArray:
     return np.asarray(4 * n**2 / np.maximum(n + fee, _LEAST))
 
 
-Chord = tuple[IntArray, IntArray, FloatArray, FloatArray, float]
+class Position(NamedTuple):
+    """Where the two players stand: pulls of some arms, and weights on the contrasts that count."""
+
+    arms: IntArray
+    pulls: FloatArray
+    weights: FloatArray
+    value: float = np.inf
 
 
 class Division:
     """A search for the best division of pulls; see `private_design`.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (K, r)
-        Arms in coordinates of order one.
-    basis : array_like of int
-        Arms of which one pull each tells all contrasts; of no account if something is known.
-    fee : float
-        8 / epsilon^2.
-    known : ndarray of shape (r, r), optional
-        The positive definite information on theta that there is already, if any.
+    The vectors are in coordinates of order one. One pull each of the arms of the basis tells all
+    contrasts, which is of no account if there is information on theta already, positive definite.
     """
 
     def __init__(
@@ -149,56 +148,55 @@ class Division:
         self.known = np.zeros((vectors.shape[1],) * 2) if known is None else known
         self.hurried = not self.fresh or len(vectors) > _AT_ONCE
         self.share, self.total = 0.0, 0  # of the fee that is due, and pulls to divide
-        self._solved: Chord | None = None
+        self._solved: tuple[IntArray, Position, float] | None = None
 
     def best(self, pulls: int) -> PrivateDesign:
         """Return a division of so many pulls, at least as many as the basis has arms."""
         if not self.vectors.any():
             return PrivateDesign(np.zeros(len(self.vectors), dtype=np.int64), 0.0, 0.0)
         self.share, self.total = 0.0, pulls
-        arms, rivals, shares, weights, bound = self._solved or self._chord()
-        divided = shares * pulls
+        rivals, position, bound = self._solved or self._chord()
+        position = position._replace(pulls=position.pulls * pulls)
         for self.share in _STAGES:
             steps = _STEPS_OF_STAGE if self.share < 1 else 2 * _STEPS
-            value, divided, weights = self._play(arms, rivals, divided, weights, steps)
-        tried = [self._dropped(arms, rivals, value, divided, weights)]
+            position = self._play(rivals, position, steps)
+        tried = [self._dropped(rivals, position)]
         if self.fresh:
             equal = np.full(len(self.basis), pulls / len(self.basis))
-            start = self._play(self.basis, rivals, equal, _even(len(rivals)), 2 * _STEPS)
-            tried.append(self._dropped(self.basis, rivals, *start))
-        whole = [self._whole(arms, divided) for arms, divided in tried]
+            start = Position(self.basis, equal, _even(len(rivals)))
+            tried.append(self._dropped(rivals, self._play(rivals, start, 2 * _STEPS)))
+        whole = [self._whole(each.arms, each.pulls) for each in tried]
         values = [self._largest(rivals, each) for each in whole]
         chosen = int(np.argmin(values))
         bound /= float(information(pulls, self.fee))
         return PrivateDesign(whole[chosen], values[chosen], bound)
 
-    def _chord(self) -> Chord:
+    def _chord(self) -> tuple[IntArray, Position, float]:
         """Solve the problem of w's chord; of many arms, let in those that are missing by rounds.
 
-        Returns the arms that may be pulled, those whose contrasts count, the shares of the pulls,
-        the weights of the contrasts, and the bound times w(N). If nothing is known, none of it
-        depends on the number of pulls.
+        Returns the arms whose contrasts count, the position, with shares of the pulls for pulls,
+        and the bound times w(N). If nothing is known, none of it depends on the number of pulls.
         """
         arms = rivals = np.arange(len(self.vectors))
         if len(arms) > _AT_ONCE:
             ends = self.vectors.argmax(axis=0), self.vectors.argmin(axis=0)
             arms = rivals = np.unique(np.concatenate([self.basis, *ends]))
-        pulls = np.full(len(arms), self.total / len(arms))
-        weights, bound = _even(len(rivals)), 0.0
+        pulls, weights, bound = np.full(len(arms), self.total / len(arms)), _even(len(rivals)), 0.0
         for _ in range(_ROUNDS if self.hurried else _MORE_ROUNDS):
-            value, pulls, weights = self._play(arms, rivals, pulls, weights, _STEPS)
+            position = self._play(rivals, Position(arms, pulls, weights), _STEPS)
+            pulls, weights = position.pulls, position.weights
             variances, whiten, white = self._contrasts(arms, rivals, pulls)
             everyone = self.vectors @ whiten
             gains = _gains(weights, white, everyone) * self._scale
             mean = float((weights * variances).sum() / 2)
             slack = self.total * gains.max() - pulls @ gains[arms]
             bound = max(bound, mean**2 / (mean + slack) if mean > 0 else 0.0)
-            if value <= bound * (1 + _GAP):
+            if position.value <= bound * (1 + _GAP):
                 break
             if len(arms) == len(self.vectors):
                 continue
             far = ((everyone - weights.sum(axis=1) @ white / 2) ** 2).sum(axis=1)
-            new_rivals = _newcomers(far, rivals, value / 4)
+            new_rivals = _newcomers(far, rivals, position.value / 4)
             new_arms = _newcomers(gains, arms, gains[arms].max() * (1 + _SMALL))
             arms, rivals = np.append(arms, new_arms), np.append(rivals, new_rivals)
             pulls = np.append(pulls, np.full(new_arms.size, self.total / len(arms)))
@@ -207,7 +205,7 @@ class Division:
             even[: len(weights), : len(weights)] += weights
             weights = even / 2
         bound *= float(information(self.total, self.fee))
-        found = arms, rivals, pulls / self.total, weights, bound
+        found = rivals, Position(arms, pulls / self.total, weights), bound
         if self.fresh:
             self._solved = found
         return found
@@ -230,25 +228,19 @@ class Division:
         square = gram.diagonal()
         return np.maximum(square[:, None] + square - 2 * gram, 0.0), whiten, white
 
-    def _play(
-        self,
-        arms: IntArray,
-        rivals: IntArray,
-        pulls: FloatArray,
-        weights: FloatArray,
-        steps: int,
-    ) -> tuple[float, FloatArray, FloatArray]:
-        """Let the two players move until neither gains much; return value, pulls and weights."""
-        best, stale = (np.inf, pulls, weights), 0
+    def _play(self, rivals: IntArray, start: Position, steps: int) -> Position:
+        """Let the two players move until neither gains much."""
+        arms, pulls, weights, _ = start
+        best, stale = start._replace(value=np.inf), 0
         due = self.share * self.fee
         patience = _PATIENCE if self.hurried else _GREAT_PATIENCE
         for _ in range(steps):
             variances, whiten, white = self._contrasts(arms, rivals, pulls)
             value = float(variances.max())
-            stale = 0 if value < best[0] * (1 - _SMALL) else stale + 1
+            stale = 0 if value < best.value * (1 - _SMALL) else stale + 1
             # Without a fee the last position is as good as any, and the play goes on from there.
-            if value < best[0] or self.share == 0:
-                best = value, pulls, weights
+            if value < best.value or self.share == 0:
+                best = Position(arms, pulls, weights, value)
             if (stale == patience and self.share > 0) or value == 0:
                 break
             weights = weights * (variances / value)
@@ -261,30 +253,24 @@ class Division:
             pulls = moved * (self.total / moved.sum())
         return best
 
-    def _dropped(
-        self,
-        arms: IntArray,
-        rivals: IntArray,
-        value: float,
-        pulls: FloatArray,
-        weights: FloatArray,
-    ) -> tuple[IntArray, FloatArray]:
+    def _dropped(self, rivals: IntArray, best: Position) -> Position:
         """Drop arms, those with the fewest pulls first, while the largest variance falls."""
         least = _SMALL * self.total
-        while len(arms) > 1:
-            kept = pulls > max(least, pulls.min())
+        while len(best.arms) > 1:
+            kept = best.pulls > max(least, best.pulls.min())
             least = 0.0
             if not kept.any():  # all are equal
                 kept[1:] = True
-            some = pulls[kept] * (self.total / pulls[kept].sum())
+            some = best.pulls[kept] * (self.total / best.pulls[kept].sum())
+            fewer = Position(best.arms[kept], some, best.weights)
             try:
-                found = self._play(arms[kept], rivals, some, weights, 2 * _STEPS_OF_STAGE)
+                fewer = self._play(rivals, fewer, 2 * _STEPS_OF_STAGE)
             except np.linalg.LinAlgError:  # they no longer tell all contrasts
                 break
-            if found[0] > value * (1 + 1e-9):
+            if fewer.value > best.value * (1 + 1e-9):
                 break
-            arms, (value, pulls, weights) = arms[kept], found
-        return arms, pulls
+            best = fewer
+        return best
 
     def _whole(self, arms: IntArray, pulls: FloatArray) -> IntArray:
         """Round to whole pulls, at least one for each arm, by largest remainders.
@@ -310,7 +296,7 @@ class Division:
         return whole
 
     def _largest(self, rivals: IntArray, pulls: IntArray) -> float:
-        """Return the largest variance of a contrast; of many arms, those far out are compared."""
+        """Return `PrivateDesign.variance`, the largest of a contrast."""
         arms = np.flatnonzero(pulls)
         variances, whiten, white = self._contrasts(arms, rivals, pulls[arms])
         if len(rivals) < len(self.vectors):

@@ -32,10 +32,7 @@ def rank(vectors: FloatArray) -> int:
 
 
 def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the vectors with rows and columns of one order of magnitude, and the exponents.
-
-    The first of `balancings`.
-    """
+    """Return the first of `balancings`."""
     return balancings(vectors)[0]
 
 
@@ -49,11 +46,8 @@ def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray
     1972) does not, then that is done instead: it serves arms and features of any scales, and would
     be led astray by a few tiny entries.
 
-    Returns
-    -------
-    list of (scaled, rows, columns)
-        Arrays of shapes (K, d), (K,), (d,): `vectors = ldexp(scaled, rows[:, None] + columns)`. One
-        or two, of the same visible rank.
+    Of each way, one or two of the same visible rank, these are arrays of shapes (K, d), (K,), (d,)
+    with `vectors = ldexp(scaled, rows[:, None] + columns)`.
     """
     entries = vectors != 0
     exponents = np.where(entries, np.frexp(vectors)[1], 0).astype(np.float64)

@@ -79,14 +79,8 @@ class DPBAI:
     def schedule(self) -> Schedule:
         """Sizes of the active sets, M, and the usable budget T'."""
         arms, dimension = self.features.shape
-        return Schedule(
-            arms,
-            dimension,
-            self.budget,
-            self.convention,
-            self.budget_rule,
-            type(self).collections,
-        )
+        rules = self.convention, self.budget_rule, type(self).collections
+        return Schedule(arms, dimension, self.budget, *rules)
 
     @cached_property
     def most_pulls(self) -> int:
@@ -105,18 +99,8 @@ class DPBAI:
         ValueError
             If there is no such phase, or `active` does not hold s_p arms.
         """
-        active, keep = checked_step(index, active, self.schedule.sizes, self.features.shape[0])
-        pulled, decoder = self._collection(active)
-        pulls = self.schedule.pulls(self.schedule.usable_budget, len(pulled)) if pulled else 1
-        return Phase(
-            index=index,
-            active=active,
-            pulled=pulled,
-            pulls=(pulls,) * len(pulled),
-            noise=self.noise(pulls),
-            keep=keep,
-            decoder_matrix=decoder,
-        )
+        active, keep = checked_step(index, active, self.schedule.sizes, len(self.features))
+        return self._planned(index, active, keep, *self._collection(active))
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan of phase `index` for each number of arms that it may pull.
@@ -126,21 +110,22 @@ class DPBAI:
         """
         size, keep = self.schedule.sizes[index - 1 : index + 1]
         active = tuple(range(size))
-        plans = []
-        for pulled in sorted(type(self).collections(size, self.features.shape[1])):
-            pulls = self.schedule.pulls(self.schedule.usable_budget, pulled)
-            plans.append(
-                Phase(
-                    index=index,
-                    active=active,
-                    pulled=active[:pulled],
-                    pulls=(pulls,) * pulled,
-                    noise=self.noise(pulls),
-                    keep=keep,
-                    decoder_matrix=None if pulled == size else np.eye(size, pulled),
-                )
-            )
-        return tuple(plans)
+        return tuple(
+            self._planned(index, active, keep, active[:m], None if m == size else np.eye(size, m))
+            for m in sorted(type(self).collections(size, self.features.shape[1]))
+        )
+
+    def _planned(
+        self,
+        index: int,
+        active: tuple[int, ...],
+        keep: int,
+        pulled: tuple[int, ...],
+        decoder: FloatArray | None,
+    ) -> Phase:
+        pulls = self.schedule.pulls(self.schedule.usable_budget, len(pulled)) if pulled else 1
+        each, noise = (pulls,) * len(pulled), self.noise(pulls)
+        return Phase(index, active, pulled, each, noise, keep, decoder_matrix=decoder)
 
     def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""

@@ -20,6 +20,7 @@ from dpbai.designs.private import Division, PrivateDesign, by_entries, fee
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
 from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
+from dpbai.policies.schedule import enough
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
 
@@ -30,19 +31,10 @@ class DPDesign:
 
     Parameters
     ----------
-    features : array_like of shape (K, d)
-        Feature vectors of K >= 2 arms; they need not span R^d.
-    budget : int
-        T, how many pulls there may be in all.
-    epsilon : float
-        Privacy parameter, positive; infinity means no noise.
     phases : int, optional
         How many phases there are, at most max(1, K - 1). By default one, two or three, see Notes.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range; if `budget` is too small, the message names the least one.
+    `features`, `budget` and `epsilon` are those of `DPBAI`.
 
     Notes
     -----
@@ -56,7 +48,8 @@ class DPDesign:
     of all phases so far.
 
     *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
-    contrast of two of them is small, given what was released before; see `private_design`.
+    contrast of two of them is small, given what was released before; see `private_design`. In which
+    order the arms are listed changes neither this nor the choice of phases.
 
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2. The first of several takes 2/5, 3/5 or 4/5 of T, and the others share
@@ -80,18 +73,14 @@ class DPDesign:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
-        arms, dimension = features.shape
         if self.phases is not None:
             object.__setattr__(self, "phases", _check.whole(self.phases, "phases"))
-            if self.phases > max(1, arms - 1):
+            arms, most = len(features), max(1, len(features) - 1)
+            if self.phases > most:
                 raise ValueError(
-                    f"phases must be at most {max(1, arms - 1)} for {arms} arms, got {self.phases}"
+                    f"phases must be at most {most} for {arms} arms, got {self.phases}"
                 )
-        if self.budget < self.least_budget:
-            raise ValueError(
-                f"budget must be at least {self.least_budget} to pull each planned arm once "
-                f"(arms={arms}, dimension={dimension}), got {self.budget}"
-            )
+        enough(self.budget, self.least_budget, *features.shape)
 
     @property
     def least_budget(self) -> int:
@@ -118,8 +107,7 @@ class DPDesign:
             If there is no such phase, `active` does not hold as many arms as it has, or `past` does
             not hold the phases before.
         """
-        sizes = self.timetable.sizes
-        active, keep = checked_step(index, active, sizes, self.features.shape[0])
+        active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
         rank = self._max_det.coordinates.shape[1]

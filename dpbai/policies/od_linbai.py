@@ -21,7 +21,7 @@ from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 from dpbai.noise import Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
-from dpbai.policies.schedule import ceil_div
+from dpbai.policies.schedule import ceil_div, enough
 
 _OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
 
@@ -30,17 +30,7 @@ _OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
 class ODLinBAI:
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
-    Parameters
-    ----------
-    features : array_like of shape (K, d)
-        Feature vectors of K >= 2 arms; they need not span R^d.
-    budget : int
-        T, how many pulls there may be in all.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range; if `budget` is too small, the message names the least one.
+    `features` and `budget` are those of `DPBAI`.
 
     Notes
     -----
@@ -61,12 +51,7 @@ class ODLinBAI:
         features = _check.matrix(self.features, "features", least_rows=2)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
-        if self.budget < self.least_budget:
-            arms, dimension = features.shape
-            raise ValueError(
-                f"budget must be at least {self.least_budget} to pull each planned arm once "
-                f"(arms={arms}, dimension={dimension}), got {self.budget}"
-            )
+        enough(self.budget, self.least_budget, *features.shape)
 
     @cached_property
     def scaled_features(self) -> FloatArray:
@@ -112,7 +97,7 @@ class ODLinBAI:
         ValueError
             If there is no such phase, or `active` has another size than the phase has.
         """
-        active, keep = checked_step(index, active, self.sizes, self.features.shape[0])
+        active, keep = checked_step(index, active, self.sizes, len(self.features))
         vectors = span_coordinates(self.scaled_features[list(active)])
         design = g_optimal_design(vectors) if vectors.shape[1] else None
         support = design.support if design else np.empty(0, dtype=np.int64)

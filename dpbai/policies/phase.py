@@ -23,11 +23,9 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Noise
-from dpbai.policies import ranking
-from dpbai.policies.ranking import BoolArray
+from dpbai.policies.ranking import BoolArray, Ranking
 
 _COARSE = 2.0**-1022  # doubles below have fewer digits
-_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms that cannot be first
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +182,10 @@ class Phase:
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Return which arms survive for sure, and which tie for the places left.
 
-        Both have shape (trials, len(active)), for releases of shape (trials, remembered + q). Where
-        as many arms tie as there are places, all of them survive.
+        Shapes are (trials, len(active)), for releases of shape (trials, remembered + q). Where as
+        many arms tie as there are places, all of them survive.
         """
-        return ranking.tied(self.decoder_matrix, released, self.reach, self.keep)
+        return self._ranking.tied(released)
 
     def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
         """Return the surviving arms, increasing, shape (trials, keep).
@@ -212,22 +210,11 @@ class Phase:
     def _survivors(
         self, released: FloatArray, rng: np.random.Generator
     ) -> tuple[IntArray, BoolArray]:
-        few = len(released) < _MANY_TRIALS or len(self.active) < _MANY_ARMS
-        compared = self._everyone if few else self._contenders
-        return ranking.survivors(
-            self.decoder_matrix, released, self.reach, self.keep, compared, rng
-        )
+        return self._ranking.survivors(released, rng)
 
     @cached_property
-    def _everyone(self) -> IntArray:
-        return np.arange(len(self.active))
-
-    @cached_property
-    def _contenders(self) -> IntArray:
-        decoder = self.decoder_matrix
-        if self.keep > 1 or decoder is None or decoder.shape[1] not in (1, 2):
-            return self._everyone
-        return ranking.contenders(decoder)
+    def _ranking(self) -> Ranking:
+        return Ranking(self.decoder_matrix, self.reach, self.keep)
 
 
 def _upwards(shifts: FloatArray) -> FloatArray:
@@ -240,12 +227,7 @@ def checked_step(
 ) -> tuple[tuple[int, ...], int]:
     """Return the active set, checked, and how many arms phase `index` keeps of it.
 
-    `sizes` lists the sizes of the active sets in phases 1, 2, ..., then 1.
-
-    Raises
-    ------
-    ValueError
-        If there is no such phase, or `active` are not as many distinct arms as the phase has.
+    `sizes` lists the numbers of active arms in phases 1, 2, ..., then 1.
     """
     active = _check.active_set(active, arms)
     _check.whole(index, "index")
@@ -304,13 +286,7 @@ def path_after(policy: Policy, past: tuple[Phase, ...], phase: Phase) -> tuple[P
 
 
 def arms_of(policy: Policy) -> int:
-    """Return K, the number of arms of a policy.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no policy.
-    """
+    """Return K, the number of arms, of what is checked to be a policy."""
     features = _check.kind(policy, "policy", Policy).features
     if np.ndim(features) != 2 or not len(features):
         raise ValueError("policy must have features of shape (K, d)")
@@ -328,24 +304,9 @@ def planned(
     """Return the plan of one phase, if it is one that an engine may execute.
 
     All engines get their plans here. That a plan makes sense in itself, `Phase` has checked; what a
-    policy may still do wrong is to plan another phase, to spend more than it has, or never to end.
-
-    Parameters
-    ----------
-    policy : Policy
-    index : int
-        p, counted from 1.
-    active : sequence of int
-        Arms in play.
-    spent : int, default 0
-        Pulls of the phases before.
-    past : tuple of Phase, default ()
-        The phases before; read only if the policy remembers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the plan is not such a one.
+    policy may still do wrong, and what is an error, is to plan another phase, to spend more than it
+    has after the pulls `spent` before, or never to end. The phases of the `past` are read only if
+    the policy remembers.
     """
     active = tuple(active)
     phase = policy.phase(index, active, past) if remembers(policy) else policy.phase(index, active)

@@ -14,6 +14,9 @@ can have the largest estimate. They alone are compared, unless there may be a ti
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,83 +29,106 @@ ROUNDING = 2.0**-36
 are not 0 are hardly ever as small as this."""
 
 _NEAR = 1e-3  # an arm that is nearer to a vertex than this is compared, as if it were one
+_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms that cannot be first
 
 
-def tied(
-    decoder: FloatArray | None, released: FloatArray, reach: FloatArray, keep: int
-) -> tuple[BoolArray, BoolArray]:
-    """Return who survives for sure, and who ties for the places left: shape (trials, arms) each.
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """How one phase ranks its arms; releases have shape (trials, q).
 
-    Parameters
+    Attributes
     ----------
     decoder : ndarray of shape (arms, q) or None
         None stands for the identity.
-    released : ndarray of shape (trials, q)
     reach : ndarray of shape (q,)
         The largest size of each statistic before noise.
     keep : int
         How many survive, at most as many as there are arms.
     """
-    estimates, sizes = released, ROUNDING * (np.abs(released) + reach)
-    if decoder is not None:
-        estimates, sizes = released @ decoder.T, sizes @ np.abs(decoder).T
-    last = estimates.shape[1] - keep
-    at = np.argpartition(estimates, last, axis=1)[:, last, None]
-    lead = estimates - np.take_along_axis(estimates, at, axis=1)
-    equal = np.abs(lead) <= sizes + np.take_along_axis(sizes, at, axis=1)
-    return (lead > 0) & ~equal, equal
 
+    decoder: FloatArray | None
+    reach: FloatArray
+    keep: int
 
-def survivors(
-    decoder: FloatArray | None,
-    released: FloatArray,
-    reach: FloatArray,
-    keep: int,
-    compared: IntArray,
-    rng: np.random.Generator,
-) -> tuple[IntArray, BoolArray]:
-    """Return some arms, and which of them survive: the others do not; shape (len, trials).
+    @property
+    def arms(self) -> int:
+        """How many arms there are."""
+        return len(self.reach if self.decoder is None else self.decoder)
 
-    `compared` lists `contenders`; the other parameters are those of `tied`. Nothing is drawn from
-    `rng` where there is no tie.
-    """
-    trials, arms = len(released), released.shape[1] if decoder is None else len(decoder)
-    if keep == arms:
-        return np.arange(arms), np.ones((arms, trials), dtype=np.bool_)
-    columns = np.ascontiguousarray(released.T)
-    estimates = columns if decoder is None else decoder[compared] @ columns
-    largest = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + reach
-    sizes = largest if decoder is None else np.abs(decoder[compared]) @ largest
-    # Beyond this distance there is no tie, whatever the exact sizes. It is no tie with an arm that
-    # was left out either: that lags behind by a share `_NEAR`, or more, of what a vertex does.
-    margin = 2 * ROUNDING / _NEAR * sizes.max()
-    last = len(estimates) - keep
-    least = estimates.max(axis=0) if keep == 1 else np.partition(estimates, last, axis=0)[last]
-    above = estimates >= least - margin
-    if np.count_nonzero(above) == trials * keep:
-        return compared, above
-    unclear = np.flatnonzero(above.sum(axis=0) > keep)
-    kept = np.zeros((arms, trials), dtype=np.bool_)
-    kept[compared] = above
-    kept[:, unclear] = False
-    kept[_drawn(decoder, released[unclear], reach, keep, rng).T, unclear] = True
-    return np.arange(arms), kept
+    def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return who survives for sure, and who ties for the places left: (trials, arms) each."""
+        estimates, sizes = released, ROUNDING * (np.abs(released) + self.reach)
+        if self.decoder is not None:
+            estimates, sizes = released @ self.decoder.T, sizes @ np.abs(self.decoder).T
+        last = self.arms - self.keep
+        at = np.argpartition(estimates, last, axis=1)[:, last, None]
+        lead = estimates - np.take_along_axis(estimates, at, axis=1)
+        equal = np.abs(lead) <= sizes + np.take_along_axis(sizes, at, axis=1)
+        return (lead > 0) & ~equal, equal
 
+    def survivors(
+        self, released: FloatArray, rng: np.random.Generator
+    ) -> tuple[IntArray, BoolArray]:
+        """Return some arms, and which of them survive: the others do not; shape (len, trials).
 
-def _drawn(
-    decoder: FloatArray | None,
-    released: FloatArray,
-    reach: FloatArray,
-    keep: int,
-    rng: np.random.Generator,
-) -> IntArray:
-    """Return positions of the survivors, shape (trials, keep), where some arms may tie."""
-    sure, equal = tied(decoder, released, reach, keep)
-    order = np.where(sure, 2.0, np.where(equal, 1.0, -1.0))
-    drawn = (sure | equal).sum(axis=1) > keep
-    chance = rng.random((np.count_nonzero(drawn), order.shape[1]))
-    order[drawn] = np.where(equal[drawn], chance, order[drawn])
-    return np.argpartition(-order, keep - 1, axis=1)[:, :keep]
+        Nothing is drawn from `rng` where there is no tie.
+        """
+        trials, everyone = len(released), np.arange(self.arms)
+        if self.keep == self.arms:
+            return everyone, np.ones((self.arms, trials), dtype=np.bool_)
+        few = trials < _MANY_TRIALS or self.arms < _MANY_ARMS
+        compared = everyone if few else self._contenders
+        columns = np.ascontiguousarray(released.T)
+        estimates = columns if self.decoder is None else self.decoder[compared] @ columns
+        sizes = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + self.reach
+        if self.decoder is not None:
+            sizes = np.abs(self.decoder[compared]) @ sizes
+        # Beyond this distance there is no tie, whatever the exact sizes; nor with an arm that was
+        # left out, which lags behind by a share `_NEAR`, or more, of what a vertex does.
+        margin = 2 * ROUNDING / _NEAR * sizes.max()
+        last = len(estimates) - self.keep
+        first = self.keep == 1
+        least = estimates.max(axis=0) if first else np.partition(estimates, last, axis=0)[last]
+        above = estimates >= least - margin
+        if np.count_nonzero(above) == trials * self.keep:
+            return compared, above
+        unclear = np.flatnonzero(above.sum(axis=0) > self.keep)
+        kept = np.zeros((self.arms, trials), dtype=np.bool_)
+        kept[compared] = above
+        kept[:, unclear] = False
+        kept[self._drawn(released[unclear], rng).T, unclear] = True
+        return everyone, kept
+
+    def _drawn(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Return positions of the survivors, shape (trials, keep), where some arms may tie."""
+        sure, equal = self.tied(released)
+        order = np.where(sure, 2.0, np.where(equal, 1.0, -1.0))
+        drawn = (sure | equal).sum(axis=1) > self.keep
+        chance = rng.random((np.count_nonzero(drawn), self.arms))
+        order[drawn] = np.where(equal[drawn], chance, order[drawn])
+        return np.argpartition(-order, self.keep - 1, axis=1)[:, : self.keep]
+
+    @cached_property
+    def _contenders(self) -> IntArray:
+        """The arms that may come first with 1 or 2 coordinates: vertices, and all near them."""
+        if self.keep > 1 or self.decoder is None or self.decoder.shape[1] not in (1, 2):
+            return np.arange(self.arms)
+        points = np.pad(self.decoder, ((0, 0), (0, 2 - self.decoder.shape[1])))
+        order = np.lexsort(points.T).tolist()
+        x, y = points.T.tolist()
+        vertices: list[int] = []
+        for way in (order, order[::-1]):  # one half of the hull, then the other
+            chain: list[int] = []
+            for k in way:
+                while len(chain) > 1:
+                    i, j = chain[-2:]
+                    if (x[j] - x[i]) * (y[k] - y[i]) > (y[j] - y[i]) * (x[k] - x[i]):
+                        break
+                    chain.pop()
+                chain.append(k)
+            vertices += chain
+        near = [alike(self.decoder, row, within=_NEAR) for row in set(vertices)]
+        return np.flatnonzero(np.any(near, axis=0))
 
 
 def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArray:
@@ -112,26 +138,3 @@ def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArr
     sizes = np.abs(scaled).sum(axis=1)
     distance = np.abs(scaled - scaled[row]).sum(axis=1)
     return np.asarray(distance <= within * (sizes + sizes[row]))
-
-
-def contenders(decoder: FloatArray) -> IntArray:
-    """Return the arms that may have the largest of estimates decoded from 1 or 2 coordinates.
-
-    These are the vertices of the convex hull of the rows of the decoder, and all that is near them.
-    """
-    points = np.pad(decoder, ((0, 0), (0, 2 - decoder.shape[1])))
-    order = np.lexsort(points.T).tolist()
-    x, y = points.T.tolist()
-    vertices: list[int] = []
-    for way in (order, order[::-1]):  # one half of the hull, then the other
-        chain: list[int] = []
-        for k in way:
-            while len(chain) > 1:
-                i, j = chain[-2:]
-                if (x[j] - x[i]) * (y[k] - y[i]) > (y[j] - y[i]) * (x[k] - x[i]):
-                    break
-                chain.pop()
-            chain.append(k)
-        vertices += chain
-    near = [alike(decoder, row, within=_NEAR) for row in set(vertices)]
-    return np.flatnonzero(np.any(near, axis=0))

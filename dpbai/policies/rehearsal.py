@@ -40,16 +40,9 @@ class Timetable:
 
 
 def timetables(arms: int, budget: int, least: int, phases: int | None) -> Iterator[Timetable]:
-    """Yield the candidates, those with fewer phases first.
+    """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
 
-    Parameters
-    ----------
-    arms, budget : int
-        K and T.
-    least : int
-        How many pulls the first phase needs; the others need one each.
-    phases : int or None
-        Their number, if it is given; else one to three.
+    The first phase needs at least `least` pulls; the others need one each.
     """
     for number in range(1, _MOST_PHASES + 1) if phases is None else (phases,):
         if number == 1:
@@ -74,24 +67,12 @@ class Rehearsal:
     which a single phase finds the best arm in three of four runs. Beyond 256 arms, those far from
     the centre of all are tried. In later phases survivors are pulled equally often.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (K, r)
-        Feature vectors.
-    pulls : ndarray of int, shape (K,)
-        A design of one phase.
-    fee : float
-        8 / epsilon^2.
-    candidates : sequence of Timetable
-        Those with fewer phases first.
+    It is told the vectors, shape (K, r), a design of one phase, shape (K,), the fee 8 / epsilon^2,
+    and the candidates, those with fewer phases first.
     """
 
     def __init__(
-        self,
-        vectors: FloatArray,
-        pulls: IntArray,
-        fee: float,
-        candidates: Sequence[Timetable],
+        self, vectors: FloatArray, pulls: IntArray, fee: float, candidates: Sequence[Timetable]
     ) -> None:
         rng = np.random.default_rng(0)
         self.candidates = candidates
@@ -163,9 +144,8 @@ class Rehearsal:
             variance = (1 if size > 2 else 2) / (4 * each) + self.fee / (4 * each**2)
             gain = covariance @ observe.T
             inverse = np.linalg.inv(observe @ gain + variance * np.eye(len(observe)))
-            seen = (means - estimates) @ observe.T + np.sqrt(variance) * normal[
-                :runs, : len(observe)
-            ]
+            errors = np.sqrt(variance) * normal[:runs, : len(observe)]
+            seen = (means - estimates) @ observe.T + errors
             gain = gain @ inverse
             estimates = estimates + (gain @ seen[:, :, None])[:, :, 0]
             covariance = covariance - gain @ observe @ covariance

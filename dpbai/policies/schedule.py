@@ -29,6 +29,15 @@ def ceil_div(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
+def enough(budget: int, least: int, arms: int, dimension: int) -> None:
+    """Raise an error if a budget is below the least one, which it names."""
+    if budget < least:
+        raise ValueError(
+            f"budget must be at least {least} to pull each planned arm once "
+            f"(arms={arms}, dimension={dimension}), got {budget}"
+        )
+
+
 def pulls_max_det(rank: int, size: int) -> bool:
     """Return whether a phase pulls a Max-Det collection: d_p < sqrt(s_p), Algorithm 1 line 6."""
     return _check.whole(rank, "rank", least=0) ** 2 < _check.whole(size, "size")
@@ -87,11 +96,7 @@ class Schedule:
             object.__setattr__(self, name, value)
         _check.choice(self.convention, "convention", CONVENTIONS)
         _check.choice(self.budget_rule, "budget_rule", BUDGET_RULES)
-        if self.budget < self.least_budget:
-            raise ValueError(
-                f"budget must be at least {self.least_budget} to pull each planned arm once "
-                f"(arms={self.arms}, dimension={self.dimension}), got {self.budget}"
-            )
+        enough(self.budget, self.least_budget, self.arms, self.dimension)
 
     @property
     def target(self) -> int:
