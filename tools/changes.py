@@ -21,6 +21,15 @@ BOOK = Path(__file__).resolve().parent.parent / "book"
 sys.path.append(str(BOOK))  # as for a kernel that starts there, for `drawings`
 
 CHANGES = {
+    "beyond": {
+        "seed": "2",
+        "K": "300",
+        "traits_seed": "1",
+        "epsilon": "0.5",
+        "T": "9000",
+        "trials": "20",
+        "paper": "dpbai.synthetic(seed=3)",
+    },
     "dp_bai": {"seed": "1", "T": "900", "epsilon": "0.2", "trials": "50", "fewer": "20"},
     "dp_od": {"seed": "3", "T": "1000", "epsilon": "0.3", "trials": "100"},
     "gaussian": {"seed": "1", "T": "300", "epsilon": "0.3", "delta": "1e-4"},
@@ -34,6 +43,7 @@ CHANGES = {
         "epsilons": "[0.3, 4]",
         "instance": "dpbai.Instance([[1, 0], [0.4, 0.5], [0.2, 0.8], [0.6, 0.1]], [0.5, 0.3])",
     },
+    "phases": {"example": '{"arms": 300, "dimension": 6}', "T": "100", "seed": "2"},
     "private_design": {"T": "600", "epsilon": "0.4", "trials": "20"},
     "upper_bound": {"seed": "3", "traits_seed": "1", "epsilon": "0.5", "trials": "2000"},
     "your_own_arms": {"T": "900", "epsilon": "1", "trials": "50", "fewer": "50", "sessions": "5"},
