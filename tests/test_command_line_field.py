@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 
 import numpy as np
@@ -298,6 +299,49 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, begun):
     assert {row["arm"]: row["estimate"] for row in told["estimates"]} == session.estimates
 
 
+def test_supposed_means_are_on_the_scale_of_the_rewards(call, tmp_path):
+    """Stars from 1 to 5 are 1 + 4 m: the same runs, with means, gaps and losses in stars."""
+    (tmp_path / "arms.csv").write_text(PLAIN.replace("arm", "Leaflet"))
+    means = np.array([0.2, 0.5, 0.75])
+    for name, column in (("unit", means), ("stars", 1 + 4 * means)):
+        frame = pd.DataFrame({"Leaflet": list("abc"), "mean": column})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    found = {}
+    for name, width, scale in (("unit", 1, ()), ("stars", 4, ("--reward-range", 1, 5))):
+        common = ("arms.csv", "--arm-column", "Leaflet", "--within", 0.25 * width, *scale)
+        tables_of, told = [], []
+        for command in (
+            ("simulate", *SETTING, "--means", f"{name}.csv"),
+            ("study", "--budgets", 60, "--epsilons", 1, "--means", f"{name}.csv"),
+            ("budget", "--epsilons", 1, "--gap", 0.2 * width, "--policies", "dp-bai"),
+        ):
+            call_of = (command[0], *common, *command[1:], "--trials", 200, "-o", "out.csv")
+            code, out, err = call(*call_of)
+            assert (code, err) == (0, "")
+            told.append(out)
+            tables_of.append(pd.read_csv(tmp_path / "out.csv"))
+        told.append(call("plan", *common, *SETTING, "--gap", 0.2 * width, "--trials", 200)[1])
+        found[name] = tables_of, [" ".join(out.split()) for out in told]
+    (unit, said), (stars, shown) = found.values()
+    assert stars[0]["mean"].tolist() == pytest.approx((1 + 4 * means).tolist())
+    assert stars[0]["recommended"].tolist() == unit[0]["recommended"].tolist()
+    for number, column in ((1, "regret"), (2, "loss")):
+        assert unit[number][column].max() > 0
+        assert stars[number][column].tolist() == pytest.approx(4 * unit[number][column])
+        same = [name for name in unit[number] if name != column]
+        pd.testing.assert_frame_equal(stars[number][same], unit[number][same])
+    chances = [re.findall(r"with probability (\S+)", text[3]) for text in (said, shown)]
+    assert chances[0] == chances[1] != []
+    assert "rewards 1 and 5" in shown[3]
+    losses = [float(re.search(r"is then (\S+)[.] ", text[3])[1]) for text in (said, shown)]
+    assert losses[1] == pytest.approx(4 * losses[0], rel=0.01)
+    levels = [float(re.search(r"--gap: \S+ (\S+),", text[3])[1]) for text in (said, shown)]
+    assert levels[1] == pytest.approx(1 + 4 * levels[0], rel=0.01)
+    (tmp_path / "stars.csv").write_text("arm,mean\na,1\nb,5\nc,5.5\n")
+    code, _, err = call("simulate", *common, *SETTING, "--means", "stars.csv")
+    assert (code, "'c' must lie in [1, 5] for bernoulli rewards, got 5.5" in err) == (2, True)
+
+
 def test_json_has_all_that_status_and_next_say(call, begun):
     (begun / "rewards.csv").write_text("arm,reward\ngreen,4\n")
     call("tell", "run.json", "rewards.csv", "--batch", "first")
@@ -386,7 +430,7 @@ def test_two_hundred_arms_with_long_names_fit_on_a_page(call, tmp_path):
     outputs.append(call("recommend", "run.json", "-o", "report.csv")[1])
     for out in outputs:
         assert len(out.splitlines()) < 60
-        assert max(map(len, out.splitlines()[1:])) <= 88
+        assert max(map(len, out.splitlines()[1:])) <= 80
     assert "... and 170 more rows" in outputs[-1]
     assert len(pd.read_csv(tmp_path / "report.csv")) == 200
 
@@ -440,10 +484,12 @@ def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(call
 
 def test_help_is_readable_at_80_columns(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    commands = ["plan", "start", "next", "tell", "end-phase", "status", "recommend"]
+    commands = re.findall(r"^    ([a-z-]+)\b", call("--help")[1].partition("from two")[0], re.M)
+    assert len(commands) == 10
     for arguments in ([], *([command] for command in commands)):
         out = call(*arguments, "--help")[1]
         assert max(map(len, out.splitlines())) <= 80
+        assert not re.search(r"\bdp-$", out, re.M)
 
 
 @pytest.mark.parametrize(

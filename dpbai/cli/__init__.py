@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
+            if getattr(given, "figure", None):
+                import_module("dpbai.cli.pictures").prepare()
             getattr(import_module(f"dpbai.cli.{module}"), function)(given)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone, for instance `head`
@@ -49,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(reason: object, code: int) -> int:
+    if isinstance(reason, OSError) and reason.filename is not None:
+        reason = f"{reason.filename}: {reason.strerror}"
     print(f"dpbai: {' '.join(str(reason).split())}", file=sys.stderr)
     return code
 

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from dpbai._check import FloatArray
 from dpbai.cli.sheets import listed, quoted
 from dpbai.cli.tables import Arms, has_constant
 from dpbai.designs.scaling import rank
@@ -15,14 +14,7 @@ _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|
 
 
 def notes(arms: Arms, pulled: int) -> list[str]:
-    """Return what the owner of a table should look at before a run.
-
-    Parameters
-    ----------
-    arms : Arms
-    pulled : int
-        How many arms the first phase pulls.
-    """
+    """Return what to look at before a run in which phase 1 pulls so many of the arms."""
     features, found = arms.features, []
     if not has_constant(features):
         found.append(
@@ -30,30 +22,24 @@ def notes(arms: Arms, pulled: int) -> list[str]:
             "is taken to have a mean of 0. If the features are prices, sizes and the like, that "
             "is wrong, and the best arm may never be found: --intercept adds a constant"
         )
-    needless = _needless(features)
-    if needless:
+    columns = range(features.shape[1])
+    ranks = [rank(features[:, :count]) if count else 0 for count in range(len(columns) + 1)]
+    if needless := [column for column in columns if ranks[column + 1] == ranks[column]]:
         found.append(
             f"{_columns(arms, needless)} a combination of the columns before, and adds a dimension "
             "and no knowledge: leave it out with --features"
         )
-    numbering = [column for column in range(features.shape[1]) if _is_numbering(arms, column)]
-    if numbering:
+    if numbering := [column for column in columns if _is_numbering(arms, column)]:
         found.append(
             f"{_columns(arms, numbering)} taken for a feature, and looks like a numbering of the "
             "arms: if it is one, leave it out with --features"
         )
     if pulled == len(features) > 2:
         found.append(
-            f"phase 1 pulls each of the {pulled} arms: with {features.shape[1]} features for "
+            f"phase 1 pulls each of the {pulled} arms: with {len(columns)} features for "
             f"{pulled} arms, the features spare no pulls"
         )
     return found
-
-
-def _needless(features: FloatArray) -> list[int]:
-    """Return the columns that are combinations of those before."""
-    ranks = [0, *(rank(features[:, :count]) for count in range(1, features.shape[1] + 1))]
-    return [column for column in range(features.shape[1]) if ranks[column + 1] == ranks[column]]
 
 
 def _is_numbering(arms: Arms, column: int) -> bool:

@@ -1,14 +1,19 @@
-"""The options that commands share, and a parser that complains in one line."""
+"""The options of the commands, and a parser that says in one line what is wrong with one.
+
+Each value is held against its rule while the call is read, before anything is computed or printed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, WITH_DELTA
 
-Commands = Any  # what argparse's add_subparsers returns
-
+FIGURES = (".png", ".svg")
 EPILOG = """\
 from two files to a recommendation:
   dpbai plan arms.csv --budget 400 --epsilon 0.5   what a run would do
@@ -25,6 +30,8 @@ CSV files start with a line of column names, and may have semicolons or tabs:
                                   in the --reward-range of `dpbai start`
            or  arm,total,count    sums of rewards, and of how many
   means.csv    arm,mean           supposed mean rewards, to simulate with
+Columns of other names: see --arm-column, --features, --categorical of `dpbai
+plan`, and --reward-column of `dpbai tell`.
 
 exit codes, with one line on stderr unless done:
   0 done
@@ -33,6 +40,8 @@ exit codes, with one line on stderr unless done:
   1 it failed on the way: a disk that is full, a search without an answer
   130 interrupted
 """
+
+Option = tuple[tuple[str, ...], dict[str, Any]]
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,126 +52,129 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def command(commands: Commands, name: str, run: str, text: str, more: str = "") -> Parser:
-    """Add a command that does `run`, a "module.function" here, with a line of help and more."""
-    sub: Parser = commands.add_parser(
-        name, help=text, description=f"{text}. {more}".strip(), allow_abbrev=False
-    )
-    sub.set_defaults(run=run)
-    return sub
+class Help(argparse.HelpFormatter):
+    """Help that keeps names such as dp-bai in one piece."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
-def session(sub: Parser, text: str = "the session file") -> None:
-    """Add the session file."""
-    sub.add_argument("session", metavar="run.json", help=text)
+def option(name: str, text: str, *names: str, **settings: Any) -> Option:
+    """Return an option or a place, with its help and other names, in the words of `argparse`."""
+    return (name, *names), {"help": text, **settings}
 
 
-def arms(sub: Parser) -> None:
-    """Add the table of arms."""
-    sub.add_argument(
-        "arms", metavar="arms.csv", help="CSV: arm,<feature>,<feature>,... ; a line for each arm"
-    )
-    arm_column(sub)
-    sub.add_argument(
-        "--features", nargs="+", default=[], metavar="NAME",
-        help="the columns that are features (default: all but that of the arms)",
-    )  # fmt: skip
-    sub.add_argument(
-        "--categorical", nargs="+", default=[], metavar="NAME",
-        help="columns of words: each word becomes a feature that is 1 where it stands, else 0",
-    )  # fmt: skip
-    sub.add_argument(
-        "--intercept", action="store_true",
-        help="add a column of ones, unless the features have a constant among their combinations",
-    )  # fmt: skip
+def by_rule(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str], Any]:
+    """Return what reads a value and holds it against a rule of `dpbai._check`."""
+
+    def read(text: str) -> Any:
+        value = kind(text)
+        from dpbai import _check  # with NumPy, which help does without
+
+        try:
+            getattr(_check, rule)(value, *more)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return value
+
+    read.__name__ = kind.__name__
+    return read
 
 
-def arm_column(sub: Parser) -> None:
-    """Add the name of the column of arms."""
-    sub.add_argument(
-        "--arm-column", default="arm", metavar="NAME",
-        help="the column that names the arms (default: arm)",
-    )  # fmt: skip
+def written(text: str) -> str:
+    """Return the path of a file that can be written, as far as one can tell."""
+    path: str = by_rule(str, "path", "the file")(text)
+    if not (folder := Path(path).parent).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
+    return path
 
 
-def policy(sub: Parser) -> None:
-    """Add what chooses one policy."""
-    names = ", ".join(POLICIES)
-    sub.add_argument("--budget", type=int, required=True, metavar="T", help="pulls in all")
-    sub.add_argument(
-        "--epsilon", type=float, help="privacy parameter, positive; smaller is more private"
-    )
-    sub.add_argument(
-        "--policy", choices=POLICIES, default=DEFAULT, metavar="NAME",
-        help=f"one of {names} (default: {DEFAULT})",
-    )  # fmt: skip
-    delta(sub)
+def _figure(text: str) -> str:
+    if not text.endswith(FIGURES):
+        raise argparse.ArgumentTypeError(f"must end in {' or '.join(FIGURES)}, got {text!r}")
+    return written(text)
 
 
-def policies(sub: Parser) -> None:
-    """Add what chooses several policies."""
-    sub.add_argument(
-        "--policies", nargs="+", choices=POLICIES, default=[DEFAULT, "dp-bai"], metavar="NAME",
-        help=f"some of {', '.join(POLICIES)} (default: {DEFAULT} dp-bai)",
-    )  # fmt: skip
-    delta(sub)
+_BUDGET, _EPSILON = by_rule(int, "whole", "budget"), by_rule(float, "epsilon")
+_SEED = by_rule(int, "seed_sequence")
 
 
-def delta(sub: Parser) -> None:
-    """Add delta."""
-    sub.add_argument("--delta", type=float, help=f"for {WITH_DELTA}: in (0, 1), such as 1e-6")
+# fmt: off
+def gap(text: str) -> Option:
+    """Return the gap, with its meaning."""
+    return option("--gap", text, type=by_rule(float, "positive", "gap"))
 
 
-def gap(sub: Any, text: str) -> None:
-    """Add the gap."""
-    sub.add_argument("--gap", type=float, help=text)
+def best(text: str) -> Option:
+    """Return the best arm, with what it is by default."""
+    return option("--best", f"with --gap: {text}", metavar="ARM")
 
 
-def best(sub: Parser, text: str) -> None:
-    """Add the best arm."""
-    sub.add_argument("--best", metavar="ARM", help=text)
+def trials(default: int, text: str = "simulated runs") -> Option:
+    """Return how long to simulate."""
+    told = f"{text} (default {default})"
+    return option("--trials", told, type=by_rule(int, "trials"), default=default)
 
 
-def means(sub: Parser) -> None:
-    """Add what makes an instance: means, or a gap; and the law of the rewards."""
-    either = sub.add_mutually_exclusive_group(required=True)
-    either.add_argument("--means", metavar="means.csv", help="CSV: arm,mean")
-    gap(
-        either,
-        "in place of means: the lead of the best arm; other means follow as closely as linear "
-        "ones can",
-    )
-    best(sub, "with --gap: the best arm (default: that with the smallest gaps in all)")
-    sub.add_argument(
-        "--rewards", choices=REWARDS, default="bernoulli", help="law of rewards (default bernoulli)"
-    )
+def reward_range(text: str) -> Option:
+    """Return the scale of rewards, with what it is for."""
+    return option("--reward-range", text, nargs=2, type=float, default=[0.0, 1.0],
+                  metavar=("LOW", "HIGH"))
 
 
-def trials(sub: Parser, default: int, text: str = "simulated runs") -> None:
-    """Add how long to simulate, and from which seed."""
-    sub.add_argument("--trials", type=int, default=default, help=f"{text} (default {default})")
-    sub.add_argument("--seed", type=int, default=0, help="of the simulation (default 0)")
-
-
-def within(sub: Parser) -> None:
-    """Add which answers are right."""
-    sub.add_argument(
-        "--within", type=float, default=0.0, metavar="X",
-        help="count an answer as right if its mean is at most X below the best (default 0)",
-    )  # fmt: skip
-
-
-def output(sub: Parser, columns: str) -> None:
-    """Add a CSV file to write."""
+def output(columns: str) -> Option:
+    """Return a CSV file to write."""
     told = f"write a CSV file: {columns.replace(',', ', ')}"  # commas alone are no place to wrap
-    sub.add_argument("-o", "--output", metavar="FILE", help=told)
+    return option("-o", told, "--output", type=written, metavar="FILE")
 
 
-def json(sub: Parser) -> None:
-    """Add output for machines."""
-    sub.add_argument("--json", action="store_true", help="print one line of JSON")
-
-
-def figure(sub: Parser) -> None:
-    """Add a figure to draw."""
-    sub.add_argument("--figure", metavar="FILE", help="draw a figure: .png or .svg")
+ARM_COLUMN = option("--arm-column", "the column that names the arms (default: arm)", default="arm",
+                    metavar="NAME")
+ARMS = [
+    option("arms", "CSV: arm,<feature>,<feature>,... ; a line for each arm", metavar="arms.csv"),
+    ARM_COLUMN,
+    option("--features", "the columns that are features (default: all but that of the arms)",
+           nargs="+", default=[], metavar="NAME"),
+    option("--categorical", "columns of words: each word becomes a feature that is 1 where it "
+           "stands, else 0", nargs="+", default=[], metavar="NAME"),
+    option("--intercept", "add a column of ones, unless the features have a constant among their "
+           "combinations", action="store_true"),
+]
+_DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
+                type=by_rule(float, "proportion", "delta"))
+POLICY = [
+    option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
+    option("--epsilon", "privacy parameter, positive; smaller is more private", type=_EPSILON),
+    option("--policy", f"one of {', '.join(POLICIES)} (default: {DEFAULT})", choices=POLICIES,
+           default=DEFAULT, metavar="NAME"),
+    _DELTA,
+]
+COMPARED = [
+    option("--policies", f"some of {', '.join(POLICIES)} (default: {DEFAULT} dp-bai)", nargs="+",
+           choices=POLICIES, default=[DEFAULT, "dp-bai"], metavar="NAME"),
+    _DELTA,
+    option("--epsilons", "privacy parameters; smaller is more private", "--epsilon", nargs="+",
+           type=_EPSILON, required=True, metavar="E"),
+]
+BUDGETS = option("--budgets", "pulls", nargs="+", type=_BUDGET, required=True, metavar="T")
+WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
+                "(default 0)", type=by_rule(float, "non_negative", "within"), default=0.0,
+                metavar="X")
+SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
+NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
+SESSION = option("session", "the session file", metavar="run.json")
+JSON = option("--json", "print one line of JSON", action="store_true")
+FIGURE = option("--figure", "draw a figure: .png or .svg", type=_figure, metavar="FILE")
+SUPPOSED: list[Option | list[Option]] = [
+    [
+        option("--means", "CSV: arm,mean", metavar="means.csv"),
+        gap("in place of means: the lead of the best arm; other means follow as closely as linear "
+            "ones can"),
+    ],
+    best("the best arm (default: that with the smallest gaps in all)"),
+    option("--rewards", "law of rewards (default bernoulli)", choices=REWARDS, default="bernoulli"),
+    reward_range("the scale of rewards, means, gaps and losses (default 0 1)"),
+    WITHIN,
+]
+"""What makes an instance: means or a gap, of which one is needed. And which answers are right."""
+# fmt: on

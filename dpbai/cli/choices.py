@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import dpbai
 
 if TYPE_CHECKING:
+    import argparse
+
     from dpbai._check import FloatArray
     from dpbai.rewards import RewardLaw
 
@@ -47,6 +49,25 @@ REWARDS = {
 }
 
 
+class Scale(NamedTuple):
+    """The user's own scale of rewards; policies and laws are on [0, 1]."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How long 1 is."""
+        return self.high - self.low
+
+    def shown(self, mean: float) -> float:
+        """Return a mean in [0, 1] on this scale."""
+        return self.low + self.width * mean
+
+
+UNIT = Scale(0.0, 1.0)
+
+
 def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
     """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
     make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])
@@ -59,24 +80,15 @@ def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
     return partial(make, delta=delta)
 
 
-def policy(
-    name: str, features: FloatArray, *, budget: int, epsilon: float | None, delta: float | None
-) -> dpbai.Policy:
-    """Return the policy that the options ask for.
-
-    Raises
-    ------
-    ValueError
-        If an option is missing, too much or out of range.
-    """
-    parameters: dict[str, Any] = {"budget": budget}
-    if name == NOT_PRIVATE:
-        if epsilon is not None:
-            raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
-    elif epsilon is None:
-        raise ValueError(f"--epsilon is needed for {name}")
-    else:
-        parameters["epsilon"] = epsilon
-    if delta is not None and name != WITH_DELTA:
+def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
+    """Return the policy that the options ask for; ValueError if one is missing or too much."""
+    if given.delta is not None and given.policy != WITH_DELTA:
         raise ValueError(f"--delta is for {WITH_DELTA} only")
-    return maker(name, delta)(features, **parameters)
+    make = maker(given.policy, given.delta)
+    if given.policy == NOT_PRIVATE:
+        if given.epsilon is not None:
+            raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
+        return make(features, budget=given.budget)
+    if given.epsilon is None:
+        raise ValueError(f"--epsilon is needed for {given.policy}")
+    return make(features, budget=given.budget, epsilon=given.epsilon)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.cli.choices import Law
+from dpbai.cli.choices import UNIT, Law, Scale
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 from dpbai.instance import Instance
@@ -63,21 +62,17 @@ def _least(costs: FloatArray, rows: FloatArray, limits: FloatArray) -> FloatArra
     return None if found.x is None else np.asarray(found.x)
 
 
-def every(features: FloatArray, arms: Sequence[int], gap: float, law: Law) -> dict[int, Instance]:
-    """Return `closest` instances for each of `arms` that can lead by `gap`.
-
-    Raises
-    ------
-    ValueError
-        If none of them can.
-    """
-    _check.proportion(gap, "gap")
-    found = {arm: closest(features, arm, gap, law) for arm in arms}
+def every(
+    features: FloatArray, arms: Sequence[int], gap: float, law: Law, scale: Scale = UNIT
+) -> dict[int, Instance]:
+    """Return `closest` instances for those of `arms` that can lead by `gap`, told on a scale."""
+    found = {arm: closest(features, arm, gap / scale.width, law) for arm in arms}
     instances = {arm: instance for arm, instance in found.items() if instance is not None}
     if not instances:
+        low, high = map(scale.shown, (law.lowest, law.highest))
         leads = "this arm leads" if len(arms) == 1 else "none of these arms leads"
         raise ValueError(
-            f"gap must be one that linear means in [{law.lowest:g}, {law.highest:g}] allow, but "
-            f"with these features {leads} by {gap:g}"
+            f"gap must be one that linear means in [{low:g}, {high:g}] allow, but with these "
+            f"features {leads} by {gap:g}"
         )
     return instances

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 import warnings
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -13,17 +12,17 @@ from typing import Any
 
 import dpbai
 from dpbai import privacy
-from dpbai._check import FloatArray
 from dpbai.cli import advice, choices, pictures, tables
 from dpbai.cli.commands import PHASE_COLUMNS
 from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
-from dpbai.cli.tables import Table
+from dpbai.cli.tables import Table, say
 from dpbai.policies import Policy
 from dpbai.privacy.plans import reachable, representable
 from dpbai.session import NumpyNoise, ReleaseWarning, Session, SessionError
 from dpbai.session.records import Label
 
 TOLD_OF_A_CERTIFICATE = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
+_SHORT = 54  # characters of a list behind some words
 _LIMIT = 200  # active sets looked at for the ranges of a phase
 _KEYS = {"arm", "reward", "batch"}
 _EXPLANATION = """\
@@ -34,31 +33,34 @@ new noise, so an arm that is out may show more than the one recommended."""
 
 def plan(given: argparse.Namespace) -> None:
     """Show what a run would do."""
+    from dpbai.cli import experiments  # with what simulates, which no other command here needs
+
     table = tables.read_arms(given)
-    labels, features = table.labels, table.features
-    policy = _policy(given, features)
-    name = choices.POLICIES[given.policy][0]
+    labels, features, _ = table
+    policy = choices.policy(given, features)
+    if given.gap is None and (given.best is not None or given.within):
+        raise ValueError("--best and --within go with --gap")
+    instances = experiments.leading(given, labels, features) if given.gap is not None else {}
     phases = _phases(policy)
+    name = choices.POLICIES[given.policy][0]
     arms, dimension = features.shape
     print(f"{name}: {arms} arms of dimension {dimension}, at most {policy.budget} pulls.")
     tables.show(phases)
     first = policy.phase(1, range(arms))
     asked = (f"{quoted(labels[a])} {n}" for a, n in zip(first.pulled, first.pulls, strict=True))
-    print(f"Phase 1 pulls: {listed(asked)}")
+    print(f"Phase 1 pulls: {listed(asked, _SHORT)}")
     print(privacy.certificate(policy))
     _advise(given, table, len(first.pulled))
     tables.write(phases, given.output)
-    if given.gap is not None:
-        from dpbai.cli import experiments  # with what simulates, which no other command here needs
-
-        experiments.show_expected(given, policy, labels)
+    if instances:
+        experiments.show_expected(given, policy, labels, instances)
 
 
 def start(given: argparse.Namespace) -> None:
     """Begin a run."""
     table = tables.read_arms(given)
     session = Session(
-        _policy(given, table.features),
+        choices.policy(given, table.features),
         noise=getattr(dpbai, choices.NOISE[given.noise])(),
         path=given.session,
         labels=table.labels,
@@ -104,27 +106,21 @@ def end_phase(given: argparse.Namespace) -> None:
     before = len(session.released)
     session.end_phase()
     remark = session.released[before].remarks[-1]
-    print(f"{remark[0].upper()}{remark[1:]}.")
+    say(f"{remark[0].upper()}{remark[1:]}.")
     _show_released(session, before)
 
 
 def status(given: argparse.Namespace) -> None:
     """Show how far a run has come."""
     session = _resumed(given.session)
-    requests = session.requests
-    phase = session.phase
+    requests, estimates, phase = session.requests, session.estimates, session.phase
     pulls = dict(zip(phase.pulled, phase.pulls, strict=True)) if phase else {}
-    rows = [
-        (
-            label,
-            _state(session, label),
-            session.estimates.get(label),
-            pulls[arm] - requests.get(label, 0) if arm in pulls else None,
-            requests.get(label, 0) if arm in pulls else None,
-        )
-        for arm, label in enumerate(session.labels)
-    ]
-    rows.sort(key=lambda row: row[1].startswith("out"))
+    rows: list[tuple[object, ...]] = []
+    for arm, label in enumerate(session.labels):
+        missing = requests.get(label, 0) if arm in pulls else None
+        received = None if missing is None else pulls[arm] - missing
+        rows.append((label, _state(session, label), estimates.get(label), received, missing))
+    rows.sort(key=lambda row: str(row[1]).startswith("out"))
     table = Table(["arm", "state", "estimate", "received", "missing"], rows)
     tables.write(table, given.output)
     if given.json:
@@ -133,13 +129,12 @@ def status(given: argparse.Namespace) -> None:
         return
     tables.show(table)
     if session.batches:
-        print(f"Batches so far: {listed(map(quoted, session.batches))}")
+        say(f"Batches so far: {listed(map(quoted, session.batches))}")
     _show_missing(session)
 
 
 def recommend(given: argparse.Namespace) -> None:
     """Show the answer, the estimates and the guarantee."""
-    pictures.check(given.figure)
     session = _resumed(given.session)
     if not session.finished:
         missing = sum(session.requests.values())
@@ -207,27 +202,17 @@ def _state(session: Session, label: Label) -> str:
 def _advise(given: argparse.Namespace, table: tables.Arms, pulled: int) -> None:
     if given.policy != "baseline":  # which looks at no feature
         for note in advice.notes(table, pulled):
-            print(textwrap.fill(f"Note: {note}.", 80, subsequent_indent="  "))
+            say(f"Note: {note}.", hang="  ")
 
 
 def _show_released(session: Session, before: int) -> None:
     for released in session.released[before:]:
-        print(
+        say(
             f"Phase {released.phase} is complete and released. "
             f"{len(released.survivors)} of {len(released.active)} arms stay: "
-            f"{listed(map(quoted, released.survivors), 30)}"
+            f"{listed(map(quoted, released.survivors))}",
         )
     _show_missing(session)
-
-
-def _policy(given: argparse.Namespace, features: FloatArray) -> Policy:
-    return choices.policy(
-        given.policy,
-        features,
-        budget=given.budget,
-        epsilon=given.epsilon,
-        delta=given.delta,
-    )
 
 
 def _resumed(path: str, seed: int | None = None) -> Session:
@@ -247,7 +232,7 @@ def _show_missing(session: Session) -> None:
         print(f"The run is finished: see `dpbai recommend`. Recommended: {session.recommendation}")
         return
     missing = (f"{quoted(label)} {n}" for label, n in session.requests.items())
-    print(f"Phase {len(session.released) + 1} needs: {listed(missing, 62)}")
+    print(f"Phase {len(session.released) + 1} needs: {listed(missing, _SHORT)}")
 
 
 def _phases(policy: Policy) -> Table:

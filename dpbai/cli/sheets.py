@@ -14,9 +14,10 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import accumulate
 from pathlib import Path
 
 from dpbai import _check
@@ -32,26 +33,13 @@ _MISSING = {"", "na", "n/a", "null", "none"}
 
 @dataclass(frozen=True)
 class Sheet:
-    """The cells of a file, by line and column.
-
-    Attributes
-    ----------
-    path : str
-    header : list of str
-        The names of the columns.
-    rows : list of (int, list of str)
-        The number of each line, and its cells.
-    comma : bool
-        Whether numbers may have a decimal comma, as they do where semicolons separate cells.
-    private : bool
-        Whether no cell may be quoted.
-    """
+    """The cells of a file: the names of the columns, then each line's number and cells."""
 
     path: str
     header: list[str]
     rows: list[tuple[int, list[str]]]
-    comma: bool
-    private: bool
+    comma: bool  # whether numbers may have a decimal one, as they do where semicolons separate
+    private: bool  # whether no cell may be quoted
 
     @classmethod
     def read(cls, path: str, *, private: bool = False) -> Sheet:
@@ -144,21 +132,16 @@ def quoted(name: object) -> str:
 def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
     """Return a list on one line: what fits, and how many more there are; "nothing" of none."""
     entries = list(entries) or ["nothing"]
-    kept = next((n for n in range(len(entries), 1, -1) if _length(entries[:n]) <= width), 1)
+    ends = accumulate(len(entry) + 2 for entry in entries)
+    kept = max(sum(end <= width for end in ends), 1)
     more = len(entries) - kept
     return ", ".join(entries[:kept]) + (f" and {more} more" if more else "")
-
-
-def _length(entries: Sequence[str]) -> int:
-    return sum(len(entry) + 2 for entry in entries)
 
 
 def _text(path: str) -> str:
     if path == STANDARD_INPUT:
         return sys.stdin.read()
-    data = file(path).read_bytes() if file(path).exists() else None
-    if data is None:
-        raise ValueError(f"{path}: there is no such file")
+    data = file(path).read_bytes()
     if data.startswith(_WORKBOOKS):
         raise ValueError(
             f"{path}: this is a workbook of a spreadsheet program: save its sheet there as CSV "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -21,6 +22,7 @@ from dpbai.session.rewards import Range, exact_sum
 
 CONSTANT = "constant"
 _MOST_ROWS = 30
+_COLUMNS = 80
 
 
 class Arms(NamedTuple):
@@ -78,19 +80,25 @@ def _numbers(sheet: Sheet, place: int, labels: Sequence[str]) -> list[float]:
     return numbers
 
 
-def read_means(path: str, labels: Sequence[str]) -> list[float]:
+def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     """Return the means, in the order of `labels`, of a file with columns arm and mean."""
-    sheet = Sheet.read(path)
-    arm, mean = sheet.column("arm"), sheet.column("mean")
-    given = sheet.labels(arm)
-    if set(given) != set(labels):
-        missing = sorted(set(labels).symmetric_difference(given))
-        raise ValueError(f"{path}: it must hold each arm once, but {missing[0]!r} is in one file")
-    means = {
-        cells[arm]: sheet.number(cells[mean], f"{path}, line {line}: mean of arm {cells[arm]!r}")
-        for line, cells in sheet.rows
-    }
-    return [means[label] for label in labels]
+    sheet = Sheet.read(given.means)
+    # What `simulate` writes has a column arm, whatever the table of arms calls it.
+    arm = sheet.column("arm" if "arm" in sheet.header else given.arm_column, "--arm-column")
+    told = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
+    for label in told:
+        if label not in labels:
+            raise ValueError(
+                f"{sheet.path}, line {told[label][0]}: {label!r} is none of the arms"
+                f"{nearest(label, labels)}"
+            )
+    mean, means = sheet.column("mean"), []
+    for label in labels:
+        if label not in told:
+            raise ValueError(f"{sheet.path}: it must hold each arm once, and {label!r} is missing")
+        line, cells = told[label]
+        means.append(sheet.number(cells[mean], f"{sheet.path}, line {line}: mean of arm {label!r}"))
+    return means
 
 
 def read_rewards(
@@ -160,6 +168,11 @@ def show(table: Table) -> None:
         print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
     if len(table.rows) > _MOST_ROWS:
         print(f"... and {len(table.rows) - _MOST_ROWS} more rows: --output FILE writes them all")
+
+
+def say(text: str, hang: str = "") -> None:
+    """Print a paragraph in 80 columns; its lines but the first begin with `hang`."""
+    print(textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False))
 
 
 def records(table: Table) -> list[dict[str, Any]]:

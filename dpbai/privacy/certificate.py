@@ -30,7 +30,7 @@ Shift = tuple[float, ...]
 
 NEIGHBOURS = ("reward", "time step", "pull index")
 _OWN_LAWS = (Laplace, Gaussian, NoNoise)
-_LINE = 88  # characters
+_LINE = 80  # characters
 _ROUNDING = 1e-9  # what is nearer to another value differs from it by rounding
 
 
