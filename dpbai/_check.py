@@ -53,7 +53,8 @@ def told(value: Any) -> str:
 
 def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """Return `value` as an `int`, at least `least` and at most `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    # To ask an int whether it is an Integral takes longer than all the rest.
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise TypeError(f"{name} must be an integer, got {told(value)}")
     result = int(value)
     if result < least:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -140,10 +140,6 @@ def simulate(
         runs the parts, in any number of workers; the result is the same without it. A part whose
         worker died is run again in this process, with the same seed, and a `RuntimeWarning`.
 
-    Returns
-    -------
-    Simulation
-
     Raises
     ------
     ValueError
@@ -187,9 +183,6 @@ class _Group:
 _Path = tuple[tuple[Phase, ...], tuple[int, ...]]
 """The phases that are remembered, and the arms in play."""
 
-Batch = list[tuple[_Group, FloatArray]]
-"""Groups, each with the releases of some of its trials."""
-
 
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     arms = instance.arms
@@ -222,16 +215,16 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
     return Simulation(recommended, instance.gaps, pulls, epsilon, delta)
 
 
-def _batches(groups: list[_Group]) -> Iterator[Batch]:
+def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
     """Split groups, and the trials of one group, into batches of bounded size."""
-    batch: Batch = []
+    batch: list[_Group] = []
     room = _BLOCK_ENTRIES
     for group in groups:
         phase, released = group.phase, group.released
         width = max(1, len(phase.active), len(phase.pulled), phase.remembered)
         while len(released):
             part = max(1, room // width)
-            batch.append((group, released[:part]))
+            batch.append(replace(group, released=released[:part]))
             room -= len(released[:part]) * width
             released = released[part:]
             if room < width:
@@ -242,13 +235,12 @@ def _batches(groups: list[_Group]) -> Iterator[Batch]:
 
 
 def _run(
-    batch: Batch, instance: Instance, rng: np.random.Generator, remember: bool
+    batch: list[_Group], instance: Instance, rng: np.random.Generator, remember: bool
 ) -> Iterator[tuple[_Group, tuple[int, ...], FloatArray]]:
     """Yield each group with each of its surviving sets, and the releases of these trials."""
-    plans = [(group.phase, len(before)) for group, before in batch]
-    means = _empirical_means(plans, instance, rng)
-    for (group, before), mean in zip(batch, means, strict=True):
-        phase = group.phase
+    plans = [(group.phase, len(group.released)) for group in batch]
+    for group, mean in zip(batch, _empirical_means(plans, instance, rng), strict=True):
+        phase, before = group.phase, group.released
         noise = phase.noise.sample(rng, (len(before), phase.coordinates))
         released = phase.statistic(mean) + noise
         if phase.remembered:
@@ -271,23 +263,20 @@ def _run(
 
 
 def _empirical_means(
-    batch: list[tuple[Phase, int]], instance: Instance, rng: np.random.Generator
-) -> list[FloatArray]:
+    plans: list[tuple[Phase, int]], instance: Instance, rng: np.random.Generator
+) -> Iterator[FloatArray]:
     """Draw the empirical means of all plans, all sums of one arm and one count at a time."""
     needed: Counter[tuple[int, int]] = Counter()
-    for phase, count in batch:
+    for phase, count in plans:
         for key in zip(phase.pulled, phase.pulls, strict=True):
             needed[key] += count
     drawn = {
         (arm, pulls): instance.laws[arm].sums(pulls, count, rng)
         for (arm, pulls), count in needed.items()
     }
-    used: Counter[tuple[int, int]] = Counter()
-    means = []
-    for phase, count in batch:
+    for phase, count in plans:
         mean = np.empty((len(phase.pulled), count))
         for row, key in zip(mean, zip(phase.pulled, phase.pulls, strict=True), strict=True):
-            np.divide(drawn[key][used[key] : used[key] + count], key[1], out=row)
-            used[key] += count
-        means.append(mean.T)
-    return means
+            np.divide(drawn[key][:count], key[1], out=row)
+            drawn[key] = drawn[key][count:]
+        yield mean.T

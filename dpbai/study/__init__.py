@@ -4,6 +4,6 @@ Here are the grid, the file of its finished cells, and the table that comes of t
 knows how a cell is simulated: a cell is one call of `dpbai.simulate`.
 """
 
-from dpbai.study.grid import COLUMNS, study, takes_epsilon
+from dpbai.study.grid import study, takes_epsilon
 
-__all__ = ["COLUMNS", "study", "takes_epsilon"]
+__all__ = ["study", "takes_epsilon"]

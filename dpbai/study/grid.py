@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpbai import _check
 from dpbai._check import Seed
 from dpbai._describe import fingerprint
@@ -27,20 +25,6 @@ from dpbai.study.cells import CellFile
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COLUMNS = (
-    "policy",
-    "budget",
-    "epsilon",
-    "trials",
-    "successes",
-    "success_rate",
-    "low",
-    "high",
-    "pulls",
-    "regret",
-    "within",
-)
 
 
 @dataclass(frozen=True)
@@ -130,7 +114,11 @@ def study(
     if not cells:
         raise ValueError("policies, budgets and epsilons must not be empty")
     seeds = _check.seed_sequence(seed).spawn(len(cells))
-    file = None if path is None else _cell_file(path, cells, instance, trials, seeds)
+    file = None
+    if path is not None:
+        root = seeds[0].entropy, seeds[0].spawn_key
+        decisive = cells, instance.features, instance.laws, instance.best, trials, root
+        file = CellFile(path, fingerprint(decisive))
     results = file.read(len(cells), instance.arms, trials) if file else {}
     missing = [number for number in range(len(cells)) if number not in results]
     calls = [
@@ -149,7 +137,7 @@ def study(
     rows = [_row(cell, results[number], level, within) for number, cell in enumerate(cells)]
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows)
 
 
 def takes_epsilon(maker: Callable[..., Policy]) -> bool:
@@ -179,28 +167,18 @@ def _cells(
                 yield Cell(name, budget, float("nan"), maker(instance.features, budget=budget))
 
 
-def _cell_file(
-    path: str | os.PathLike[str],
-    cells: Sequence[Cell],
-    instance: Instance,
-    trials: int,
-    seeds: Sequence[np.random.SeedSequence],
-) -> CellFile:
-    seed = seeds[0].entropy, seeds[0].spawn_key
-    decisive = cells, instance.features, instance.laws, instance.best, trials, seed
-    return CellFile(path, fingerprint(decisive))
-
-
-def _row(cell: Cell, result: Simulation, level: float, within: float) -> tuple[object, ...]:
-    return (
-        cell.name,
-        cell.budget,
-        cell.epsilon,
-        result.trials,
-        result.successes,
-        result.success_rate,
-        *result.interval(level),
-        result.pulls,
-        result.regret,
-        result.within(within),
-    )
+def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[str, object]:
+    low, high = result.interval(level)
+    return {
+        "policy": cell.name,
+        "budget": cell.budget,
+        "epsilon": cell.epsilon,
+        "trials": result.trials,
+        "successes": result.successes,
+        "success_rate": result.success_rate,
+        "low": low,
+        "high": high,
+        "pulls": result.pulls,
+        "regret": result.regret,
+        "within": result.within(within),
+    }

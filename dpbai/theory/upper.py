@@ -8,13 +8,11 @@ least T' from which each step holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray
 from dpbai.designs.scaling import rank
 from dpbai.instance import Instance
 from dpbai.policies import DPBAI, DPBAIGauss, Phase
@@ -148,10 +146,13 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     least = _always_if(sum(2 * phase.factor for phase in phases) <= allowed)
     steps.append(Step("prefactor", least))
     for phase in phases:
-        ranks = _ranks(first, phase, rank(policy.features))
-        steps.append(_rounding(schedule, phase, ranks))
+        plans = _plans(phase, first, instance, hard.gap(phase.index), rank(policy.features))
+        # It needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det set.
+        least = max((_reaches(schedule, m**2, 2) for m, _ in plans if m < phase.size), default=1)
+        steps.append(Step(f"ceil(x - 1) >= ceil(x)/2 in phase {phase.phase}", least))
         if sigma is None:
-            steps.append(_noise(schedule, phase, ranks, hard, instance, first))
+            least = max(_reaches(schedule, m, 8 / hard.epsilon * spread) for m, spread in plans)
+            steps.append(Step(f"linear branch of the noise's tail in phase {phase.phase}", least))
     return ExplicitBound(
         value=prefactor * _decay(schedule, hard, sigma),
         prefactor=prefactor,
@@ -221,11 +222,6 @@ def _arm(hard: Hardness, phase: Elimination, count: int, sigma: float | None) ->
     return suboptimal_arm_gauss(gap, sigma=sigma, count=count)
 
 
-def _ranks(first: Phase, phase: Elimination, rank: int) -> Iterable[int]:
-    """Return the ranks that the active arms of a phase may have."""
-    return (rank,) if phase.phase == first.index else range(1, min(rank, phase.size) + 1)
-
-
 def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
     """Return the least T' with ceil(T' / (M pulled)) >= pulls, up to rounding in `pulls`."""
     return schedule.M * pulled * max(0, math.ceil(pulls * (1 - _ROUNDING)) - 1) + 1
@@ -236,47 +232,25 @@ def _always_if(holds: bool) -> float:
     return 1 if holds else math.inf
 
 
-def _rounding(schedule: Schedule, phase: Elimination, ranks: Iterable[int]) -> Step:
-    """ceil(x - 1) >= ceil(x)/2 needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det set."""
-    divisors = [r**2 for r in ranks if pulls_max_det(r, phase.size)]
-    name = f"ceil(x - 1) >= ceil(x)/2 in phase {phase.phase}"
-    return Step(name, max((_reaches(schedule, r, 2) for r in divisors), default=1))
+def _plans(
+    phase: Elimination, first: Phase, instance: Instance, gap: float, rank: int
+) -> list[tuple[int, float]]:
+    """Return how many arms a phase may pull, each with the spread over Delta that its noise meets.
 
-
-def _noise(
-    schedule: Schedule,
-    phase: Elimination,
-    ranks: Iterable[int],
-    hard: Hardness,
-    instance: Instance,
-    first: Phase,
-) -> Step:
-    """Return from where the noise's tail is on its linear branch, for every arm of the lemma.
-
-    If all active arms are pulled n times, Delta/2 must reach tau^2/b = 4/(epsilon n). Else Delta/4
-    must reach (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the coordinates alpha of the arm
-    and for those of the best arm.
+    The noise's tail is on its linear branch, for every arm of the lemma, when epsilon n / 8 reaches
+    that. If all active arms are pulled n times, Delta/2 must reach tau^2/b = 4/(epsilon n). Else
+    Delta/4 must reach (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the coordinates alpha of
+    the arm and for those of the best arm.
     """
-    unit = 8 / hard.epsilon
-    least = 1
-    for dimension in ranks:
-        if not pulls_max_det(dimension, phase.size):
-            pulled, pulls = phase.size, unit / hard.gap(phase.index)
-        elif phase.phase == first.index:
-            pulled = dimension
-            pulls = unit * _spread_over_gap(first.decoder, instance, hard.gap(phase.index))
-        else:
-            pulled, pulls = dimension, unit * dimension / hard.gap(phase.index)
-        least = max(least, _reaches(schedule, pulled, pulls))
-    return Step(f"linear branch of the noise's tail in phase {phase.phase}", least)
-
-
-def _spread_over_gap(coordinates: FloatArray, instance: Instance, gap: float) -> float:
-    """Return the largest (sum alpha^2 / max abs(alpha)) / Delta that the noise step meets."""
-    largest = np.abs(coordinates).max(axis=1)
-    spread = (coordinates**2).sum(axis=1) / np.where(largest > 0, largest, 1)
-    arms = instance.gaps >= gap
-    return float(max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max()))
+    known = phase.phase == first.index
+    if known and first.decoder_matrix is not None:
+        largest = np.abs(first.decoder).max(axis=1)
+        spread = (first.decoder**2).sum(axis=1) / np.where(largest > 0, largest, 1)
+        arms = instance.gaps >= gap
+        worst = max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max())
+        return [(len(first.pulled), float(worst))]
+    ranks = (rank,) if known else range(1, min(rank, phase.size) + 1)
+    return [(r, r / gap) if pulls_max_det(r, phase.size) else (phase.size, 1 / gap) for r in ranks]
 
 
 def _theorem(schedule: Schedule, hard: Hardness, prefactor: float) -> Step:
