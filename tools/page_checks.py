@@ -106,6 +106,61 @@ def overflow(page: Page) -> list[str]:
     return findings
 
 
+def secret_scrolling(page: Page) -> list[str]:
+    """On a phone, what goes on beyond its edge has a shadow there, and can be reached by keys."""
+    page.set_viewport_size(PHONE)
+    page.wait_for_timeout(200)
+    findings = page.evaluate(
+        """() => [...document.querySelectorAll("article :is(pre, table, div.math, mjx-container)")]
+          .filter(e => e.checkVisibility() && e.clientWidth
+                       && getComputedStyle(e).overflowX !== "visible"
+                       && (e.querySelector(":scope > mjx-math")?.getBoundingClientRect().width
+                           ?? e.scrollWidth) > e.clientWidth + 1)
+          .filter(e => e.tabIndex !== 0
+                       || !getComputedStyle(e).backgroundImage.includes("gradient"))
+          .map(e => `${e.scrollWidth - e.clientWidth} pixels out of sight, and no hint: `
+                    + e.textContent.trim().slice(0, 60))"""
+    )
+    page.set_viewport_size(DESKTOP)
+    return findings
+
+
+def illegible_pictures(page: Page) -> list[str]:
+    """On a phone, a picture keeps more than half of its size, and a tap shows it whole."""
+    page.set_viewport_size(PHONE)
+    page.wait_for_timeout(200)
+    findings = []
+    for image in page.locator("article :is(figure, .widget-html) img >> visible=true").all():
+        natural, shown = image.evaluate("e => [e.naturalWidth, e.width]")
+        if shown >= natural / 1.2:
+            continue
+        if shown < natural / 2.2:
+            findings.append(f"{natural} pixels shrunk to {shown}: {image.get_attribute('alt')}")
+        image.dispatch_event("click")
+        enlarged = page.locator("dialog[open] img")
+        if enlarged.count() != 1 or enlarged.evaluate("e => e.width") != natural:
+            findings.append(f"a tap does not enlarge: {image.get_attribute('alt')}")
+        else:
+            enlarged.dispatch_event("click")
+    page.set_viewport_size(DESKTOP)
+    return findings
+
+
+def small_handles(page: Page) -> list[str]:
+    """A slider is as wide as its picture, and a finger can hold its handle."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article .widget-slider")].flatMap(slider => {
+          const width = e => e ? e.getBoundingClientRect().width : 0;
+          const handle = width(slider.querySelector(".noUi-handle"));
+          const track = width(slider.querySelector(".noUi-target"));
+          const shown = width([...slider.parentElement.querySelectorAll(".widget-html")]
+            .find(e => e.checkVisibility()));
+          return handle >= 24 && track > 0.9 * shown ? []
+            : [`a handle of ${handle} pixels on ${track}, below a picture of ${shown}`];
+        })"""
+    )
+
+
 def heading_order(page: Page) -> list[str]:
     """One heading of the first level comes first, and no level is skipped below it."""
     levels = page.evaluate(
@@ -186,6 +241,9 @@ PageCheck = Callable[[Page], list[str]]
 PAGE_CHECKS: list[PageCheck] = [
     untypeset_formulas,
     overflow,
+    secret_scrolling,
+    illegible_pictures,
+    small_handles,
     heading_order,
     undescribed_images,
     cut_off,

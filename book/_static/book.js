@@ -5,12 +5,46 @@
 function makeScrollable() {
   const wide = "table, pre, div.math, mjx-container";
   for (const element of document.querySelectorAll(`article :is(${wide})`)) {
-    const scrolls = element.scrollWidth > element.clientWidth + 1
+    // A formula also holds words for screen readers, out of sight, which may be longer.
+    const formula = element.querySelector(":scope > mjx-math");
+    const width = formula ? formula.getBoundingClientRect().width : element.scrollWidth;
+    const scrolls = width > element.clientWidth + 1
       && /auto|scroll/.test(getComputedStyle(element).overflowX);
     element.classList.toggle("scrolls", scrolls);
     if (scrolls) element.tabIndex = 0;
     else element.removeAttribute("tabindex");
   }
+}
+
+// Printed columns stay columns on a phone, and scroll; sentences go on in the next line.
+function keepColumns() {
+  for (const printed of document.querySelectorAll("article .cell_output pre")) {
+    const rows = printed.textContent.split("\n").filter((line) => /\S {2,}\S/.test(line));
+    printed.classList.toggle("columns", rows.length > 2);
+  }
+}
+
+// Where there is no room for a picture's own size, a tap shows it at that size, to be moved about.
+function markShrunk() {
+  for (const image of document.querySelectorAll("article :is(figure, .widget-html) img")) {
+    const shrunk = image.naturalWidth > 1.2 * image.width && image.width > 0;
+    if (image.width) image.classList.toggle("shrunk", shrunk);
+  }
+}
+function enlarge({ target }) {
+  if (!target.matches("article img.shrunk")) return;
+  const dialog = document.createElement("dialog");
+  dialog.className = "enlarged";
+  dialog.ariaLabel = "The picture at full size";
+  const close = document.createElement("button");
+  close.textContent = "Close";
+  const image = target.cloneNode();
+  image.removeAttribute("class");
+  dialog.append(close, image);
+  dialog.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  target.closest("article").append(dialog);
+  dialog.showModal();
 }
 
 // The handle of a slider gets the slider's label as its name and what the readout shows, not its
@@ -93,14 +127,18 @@ document.addEventListener("DOMContentLoaded", keepPunctuation);
 window.addEventListener("load", () => {
   const article = document.querySelector("article");
   if (!article) return;
-  new MutationObserver(nameSliders).observe(article, {
+  new MutationObserver(() => { nameSliders(); markShrunk(); }).observe(article, {
     childList: true,
     subtree: true,
     attributeFilter: ["aria-valuetext"],
   });
   nameSliders();
   unlistCitations();
+  keepColumns();
   makeScrollable();
+  markShrunk();
+  article.addEventListener("click", enlarge);
+  article.addEventListener("load", markShrunk, true);  // pictures that come late
   window.MathJax?.startup?.promise?.then(makeScrollable);
 });
-window.addEventListener("resize", makeScrollable);
+window.addEventListener("resize", () => { makeScrollable(); markShrunk(); });

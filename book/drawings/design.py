@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, Picture, canvas
+from dpbai.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, WIDTH, Picture, canvas
+from drawings._shared import curve, rates
 
 
 def divided_pulls(
@@ -50,15 +51,14 @@ def success_bars(table: pd.DataFrame, xlabel: str) -> Picture:
     """
     groups, names = table["group"].unique(), table["policy"].unique()
     width = 0.8 / len(names)
-    with canvas(size=(6.4, 3.4)) as (figure, axes):
+    with canvas(size=(WIDTH, 3.4)) as (figure, axes):
         for number, name in enumerate(names):
             rows = table[table["policy"] == name]
             place = np.arange(len(groups)) + (number - (len(names) - 1) / 2) * width
             height = rows["success_rate"]
-            reach = [height - rows["low"], rows["high"] - height]
             look = POLICIES.get(str(name), SERIES[-1])
             axes.bar(place, height, width, color=look["color"], label=name, edgecolor="white")
-            axes.errorbar(place, height, reach, color=BLACK, linewidth=0.8, linestyle="none")
+            rates(axes, place, rows, {"color": BLACK})
         axes.set_xticks(range(len(groups)), [str(group) for group in groups])
         axes.set(xlabel=xlabel, ylabel="success rate (0 to 1)", ylim=(0, 1.02))
         figure.legend(loc="outside upper center", ncols=len(names))
@@ -80,9 +80,9 @@ def information(
         The fee of each further curve.
     """
     pulls = np.asarray(pulls)
-    with canvas(size=(5.8, 3.4)) as (figure, axes):
+    with canvas() as (figure, axes):
         for (name, values), look in zip(curves.items(), SERIES, strict=False):
-            axes.plot(pulls, values, label=name, **look | {"marker": "", "linestyle": "-"})
+            axes.plot(pulls, values, label=name, **curve(look))
         for fee, look in zip(fees, SERIES[1:], strict=False):
             line = 4 * (pulls - fee)
             axes.plot(pulls[line >= 0], line[line >= 0], ":", color=look["color"], linewidth=1)

@@ -24,6 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbai.figures.canvas import Picture
 
+Drawn = tuple[Picture, str, str]
+"""A picture, its alternative text, and the number in it that matters, told in a few words."""
+
 CONTROLS = ("slider", "dropdown")
 GHOST = "#b8b8b8"
 
@@ -58,7 +61,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
 def explorer(
     label: str,
     options: Mapping[str, object],
-    draw: Callable[..., tuple[Picture, str]],
+    draw: Callable[..., Drawn],
     *,
     control: Literal["slider", "dropdown"] = "slider",
     start: int = 0,
@@ -70,9 +73,10 @@ def explorer(
     label : str
         What the control is called; formulas as in LaTeX, between backslash-parentheses.
     options : mapping of str to object
-        What the control shows for each option, and the option itself.
+        What the control calls each option, and the option itself.
     draw : callable
-        `draw(option)` returns a picture and its alternative text.
+        `draw(option)` returns a picture, its alternative text, and the number that matters, which
+        the control shows beside the option.
     control : {"slider", "dropdown"}
         A slider suits ordered options.
     start : int, default 0
@@ -94,17 +98,17 @@ def explorer(
         raise ValueError(f"options must be at least two, got {len(options)}")
     if not 0 <= start < len(options):
         raise ValueError(f"start must be a position of 0..{len(options) - 1}, got {start}")
+    drawn = [draw(option) for option in options.values()]
     kind = widgets.SelectionSlider if control == "slider" else widgets.Dropdown
     chooser = kind(
-        options=list(options),
+        options=[f"{name}: {told}" for name, (*_, told) in zip(options, drawn, strict=True)],
         index=start,
         description=label,
         style={"description_width": "initial"},
         layout={"width": "100%" if control == "slider" else "auto"},
     )
-    drawn = [draw(option) for option in options.values()]
-    _steady([picture for picture, _ in drawn])
-    frames = [Frame(*frame) for frame in drawn]
+    _steady([picture for picture, *_ in drawn])
+    frames = [Frame(picture, alt) for picture, alt, _ in drawn]
     stack = widgets.Stack(frames, selected_index=start)
     widgets.jslink((chooser, "index"), (stack, "selected_index"))
     return Explorer([chooser, stack])
@@ -121,7 +125,7 @@ def _steady(pictures: Sequence[Picture]) -> None:
         return
     for same in zip(*(picture.axes for picture in pictures), strict=True):
         limits = np.array([[*axes.get_xlim(), *axes.get_ylim()] for axes in same])
-        places = np.array([axes.get_position().extents for axes in same])
+        places = np.array([axes.get_position(original=True).extents for axes in same])
         lines = [_outline(axes) for axes in same]
         inside = [*places[:, :2].max(axis=0), *places[:, 2:].min(axis=0)]
         for number, axes in enumerate(same):
@@ -170,7 +174,7 @@ class Live(widgets.VBox):  # type: ignore[misc]
 
     def __init__(
         self,
-        draw: Callable[..., tuple[Picture, str]],
+        draw: Callable[..., Drawn],
         controls: Mapping[str, widgets.ValueWidget],
     ) -> None:
         self.controls, self._draw = dict(controls), draw
@@ -182,7 +186,8 @@ class Live(widgets.VBox):  # type: ignore[misc]
     def _redraw(self, change: object) -> None:  # noqa: ARG002  (all values count, not the changed)
         values = {name: control.value for name, control in self.controls.items()}
         try:
-            self.shown.value = _image(*self._draw(**values))
+            picture, alt, told = self._draw(**values)
+            self.shown.value = f"{html.escape(told)}<br>{_image(picture, alt)}"
         except ValueError as error:  # what cannot be drawn says why
             self.shown.value = html.escape(str(error))
 
@@ -191,14 +196,14 @@ class Live(widgets.VBox):  # type: ignore[misc]
         return f"Live({', '.join(self.controls)})"
 
 
-def live(draw: Callable[..., tuple[Picture, str]], **controls: object) -> Live:
+def live(draw: Callable[..., Drawn], **controls: object) -> Live:
     """Draw for any values of some parameters, in a running notebook.
 
     Parameters
     ----------
     draw : callable
-        `draw(**values)` returns a picture and its alternative text, as for an `explorer`. A
-        `ValueError` is shown in the place of the picture.
+        `draw(**values)` returns what it does for an `explorer`. A `ValueError` is shown in the
+        place of the picture.
     **controls
         A control for each parameter: a widget, or whatever `ipywidgets.interact` makes one of,
         such as `(low, high)` or `(low, high, step)` for a slider. It starts at the parameter's

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from dpbai.figures.canvas import (
@@ -21,6 +20,7 @@ from dpbai.figures.canvas import (
     canvas,
     name_lines,
 )
+from drawings._shared import broken_above, curve
 
 
 def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
@@ -40,7 +40,7 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
     """
     with canvas(1, len(panels), size=(WIDTH, 3.9), sharey=True) as (figure, axes):
         for panel, (title, table) in zip(axes, panels.items(), strict=True):
-            _broken_above(panel, promised)
+            broken_above(panel, promised, 2 * promised)
             for name, look in zip(table.columns, SERIES, strict=False):
                 column = table[name].dropna()
                 panel.plot(column.index, column, label=name, **look)
@@ -51,20 +51,6 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
             panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
         axes[0].set_ylabel("exact privacy loss of the output")
     return figure
-
-
-def _broken_above(panel: Axes, promised: float) -> None:
-    """Shade losses beyond the promised one, and say what they are."""
-    panel.axhspan(promised, 2 * promised, color=GREY, alpha=0.18, linewidth=0)
-    panel.axhline(promised, color=BLACK, linewidth=1)
-    panel.text(
-        0.03,
-        1.97 * promised,
-        "promise broken",
-        va="top",
-        style="italic",
-        transform=panel.get_yaxis_transform(),
-    )
 
 
 def lead_losses(
@@ -100,10 +86,10 @@ def lead_losses(
         arrow = {"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
         left.annotate("", (0, ends[0]), (0, ends[1]), arrowprops=arrow)
         left.set(title=f"chance of a larger lead: {first}", yscale="log")
-        _broken_above(right, promised)
+        broken_above(right, promised, 2 * promised)
         for (name, pair), look in zip(curves.items(), SERIES, strict=False):
             loss = pair[0] - pair[1]
-            right.plot(x, loss, label=name, **{**look, "marker": ""})
+            right.plot(x, loss, label=name, **curve(look))
             right.plot(0, np.interp(0, x, loss), look["marker"], color=look["color"], markersize=7)
         right.set(title="log ratio of the chances", ylim=(0, 2 * promised))
         for panel in (left, right):
@@ -195,10 +181,9 @@ def true_delta(
         Ratios above 1, where the guarantee is broken, lie on shaded ground.
     """
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
-        axes.axhspan(1, 1e4, color=GREY, alpha=0.18, linewidth=0)
-        axes.axhline(1, color=BLACK, linewidth=1)
+        broken_above(axes, 1, 1e4)
         for (name, values), look in zip(ratios.items(), SERIES, strict=False):
-            axes.plot(epsilons, values, label=name, **look | {"linestyle": "-", "marker": ""})
+            axes.plot(epsilons, values, label=name, **curve(look))
             axes.plot(crossings[name], 1, marker=look["marker"], color=look["color"])
         axes.set(
             xscale="log",
@@ -206,14 +191,6 @@ def true_delta(
             ylim=(1e-3, 1e4),
             xlabel=r"privacy parameter $\varepsilon$ (log)",
             ylabel=r"true over stated $\delta$ (log)",
-        )
-        axes.text(
-            0.02,
-            6e3,
-            "promise broken",
-            va="top",
-            style="italic",
-            transform=axes.get_yaxis_transform(),
         )
         name_lines(axes)
     return figure

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from dpbai.figures.canvas import (
     BLACK,
     BLUE,
-    GREY,
     ORANGE,
     POLICIES,
     SERIES,
@@ -19,6 +18,7 @@ from dpbai.figures.canvas import (
     canvas,
     name_lines,
 )
+from drawings._shared import curve, mark, rates
 
 
 def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
@@ -39,18 +39,13 @@ def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
     Picture
     """
     with canvas(size=(WIDTH, 3.8)) as (figure, axes):
-        for name, curve in exact.groupby("policy", sort=False):
+        for name, line in exact.groupby("policy", sort=False):
             look = POLICIES[str(name)]
             rows = sampled[(sampled["policy"] == name) & (sampled["success_rate"] < 1)]
-            error, low, high = (1 - rows[key] for key in ("success_rate", "high", "low"))
-            axes.plot(curve["budget"], 1 - curve["success"], label=name, **look | {"marker": ""})
-            axes.errorbar(
-                rows["budget"],
-                error,
-                [error - low, high - error],
-                linewidth=1,
-                **look | {"linestyle": "none"},
-            )
+            failed = 1 - rows[["success_rate", "low", "high"]]
+            failed = failed.rename(columns={"low": "high", "high": "low"})
+            axes.plot(line["budget"], 1 - line["success"], label=name, **curve(look))
+            rates(axes, rows["budget"], failed, look)
         axes.set(yscale="log", ylim=(2e-4, 1.2))
         axes.set(xlabel="budget $T$ (pulls)", ylabel="error probability (log)")
         name_lines(axes)
@@ -65,7 +60,7 @@ def by_dimension(table: pd.DataFrame) -> Picture:
     table : pandas.DataFrame
         Columns dimension, budget, scaled (T' over M times H), success_rate, low and high.
     """
-    with canvas(1, 2, size=(6.4, 3.5), sharey=True) as (figure, axes):
+    with canvas(1, 2, size=(WIDTH, 3.4), sharey=True) as (figure, axes):
         for (dimension, part), look in zip(table.groupby("dimension"), SERIES, strict=True):
             for panel, column in zip(axes, ("budget", "scaled"), strict=True):
                 panel.fill_between(
@@ -95,7 +90,7 @@ def draws(near: ArrayLike, panels: Mapping[str, ArrayLike]) -> Picture:
     panels : mapping of str to array_like of shape (n,)
         Names of vertical axes, and values.
     """
-    with canvas(1, len(panels), size=(6.4, 3.2), squeeze=False) as (figure, axes):
+    with canvas(1, len(panels), size=(WIDTH, 3.2), squeeze=False) as (figure, axes):
         for panel, (name, values), look in zip(axes.flat, panels.items(), SERIES, strict=False):
             panel.plot(near, values, look["marker"], color=look["color"], alpha=0.7, markersize=4)
             panel.set(ylabel=name, xlabel="rivals within 0.1 of the best")
@@ -116,7 +111,7 @@ def misfits(
     markers : sequence of (str, float)
         Vertical lines, with their text.
     """
-    with canvas(1, 2, size=(6.4, 3.6), sharex=True, sharey=True) as (figure, (left, right)):
+    with canvas(1, 2, size=(WIDTH, 3.6), sharex=True, sharey=True) as (figure, (left, right)):
         for name in table:
             left.plot(table.index, table[name], label=name, **POLICIES[str(name)])
         for name, color, marker, style in zip(
@@ -129,17 +124,8 @@ def misfits(
             table.index, 1 - table["DP-BAI"], color=BLUE, linestyle=":", label="error of DP-BAI"
         )
         for text, where in markers:
-            for panel in (left, right):
-                panel.axvline(where, color=GREY, linewidth=1)
-            left.annotate(
-                text,
-                (where, 0.02),
-                (-4, 0),
-                textcoords="offset points",
-                ha="right",
-                rotation=90,
-                color=BLACK,
-            )
+            mark(left, text, where)
+            mark(right, "", where)
         left.set(ylabel="share of runs (0 to 1)", ylim=(-0.02, 1.04), title="best arm found")
         right.set(title="misfit found")
         for panel in (left, right):

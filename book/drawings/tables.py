@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, ORANGE, Picture, canvas
+from dpbai.figures.canvas import BLACK, ORANGE, WIDTH, Picture, canvas
 
 
 def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) -> Picture:
@@ -32,7 +32,7 @@ def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) 
     first, second, seen = np.asarray(table), np.asarray(other), np.asarray(read)
     if not first.shape == second.shape == seen.shape:
         raise ValueError("table, other and read must have the same shape")
-    with canvas(1, 2, size=(6.4, 0.9 + 0.45 * first.shape[0])) as (figure, panels):
+    with canvas(1, 2, size=(WIDTH, 0.9 + 0.45 * first.shape[0])) as (figure, panels):
         for panel, values, title in zip(
             panels, (first, second), (r"$\mathbf{x}$", r"$\mathbf{x}'$"), strict=True
         ):

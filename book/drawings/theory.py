@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from dpbai.figures.canvas import (
-    BLACK,
     BLUE,
-    BOUND,
     EXACT,
     GREY,
     SERIES,
@@ -22,6 +20,7 @@ from dpbai.figures.canvas import (
     name_lines,
 )
 from dpbai.theory import Hardness
+from drawings._shared import curve, mark
 
 
 def bounds(
@@ -52,19 +51,9 @@ def bounds(
     with canvas(size=(WIDTH, 4.0)) as (figure, axes):
         axes.axhspan(1, 1e4, color=GREY, alpha=0.15, linewidth=0)
         for (name, values), look in zip(curves.items(), SERIES, strict=False):
-            style = EXACT if "exact" in name else BOUND
-            axes.plot(budgets, values, label=name, **look | {"linestyle": style, "marker": ""})
+            axes.plot(budgets, values, label=name, **curve(look, bound="exact" not in name))
         for text, budget in marks.items():
-            axes.axvline(budget, color=GREY, linewidth=1)
-            axes.annotate(
-                text,
-                (budget, floor),
-                (-4, 6),
-                textcoords="offset points",
-                ha="right",
-                rotation=90,
-                color=BLACK,
-            )
+            mark(axes, text, budget)
         axes.set(
             xscale="log",
             yscale="log",
@@ -99,8 +88,8 @@ def exponents(
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         axes.axvline(kink, color=GREY, linewidth=1)
         for (name, values), look in zip(lines.items(), SERIES, strict=False):
-            style = BOUND if "bound" in name or "theorem" in name.lower() else EXACT
-            axes.plot(epsilons, values, label=name, **look | {"linestyle": style, "marker": ""})
+            bound = "bound" in name or "theorem" in name.lower()
+            axes.plot(epsilons, values, label=name, **curve(look, bound=bound))
         name, at, measured = points
         axes.plot(at, measured, "o", color=BLUE, markersize=6, label=name)
         axes.set(
@@ -146,7 +135,7 @@ def bound_losses(table: pd.DataFrame) -> Picture:
                     (end, place),
                     (3, 0),
                     va="center",
-                    fontsize=8,
+                    fontsize=9,
                     textcoords="offset points",
                 )
             panel.set(
@@ -233,10 +222,8 @@ def _between(panel: Axes, rows: pd.DataFrame) -> None:
     """Draw one instance."""
     upper, lower, measured = SERIES[1], SERIES[2], SERIES[0]
     for column, name, look in (("upper", "upper bound", upper), ("lower", "lower bound", lower)):
-        panel.plot(
-            rows["budget"], rows[column], label=name, **look | {"linestyle": BOUND, "marker": ""}
-        )
+        panel.plot(rows["budget"], rows[column], label=name, **curve(look, bound=True))
     panel.fill_between(rows["budget"], rows["low"], rows["high"], color=BLUE, alpha=0.25, lw=0)
     panel.plot(
-        rows["budget"], rows["error"], label="measured, DP-BAI", **measured | {"linestyle": "-"}
+        rows["budget"], rows["error"], label="measured, DP-BAI", **measured | {"linestyle": EXACT}
     )

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 
 from dpbai.figures.canvas import (
     BLACK,
-    BOUND,
-    EXACT,
     GREY,
     POLICIES,
     SERIES,
@@ -19,53 +17,44 @@ from dpbai.figures.canvas import (
     Picture,
     canvas,
     name_lines,
+    panels_in_a_grid,
 )
+from drawings._shared import curve, mark, rates
 
 
-def ratio_panels(table: pd.DataFrame, *, columns: int = 2) -> Picture:
+def ratio_panels(table: pd.DataFrame, *, beside: pd.DataFrame) -> Picture:
     """Draw success against y/x, a panel for each budget and epsilon, as in App. E.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Columns policy, ratio, budget, epsilon, success_rate, low, high and exact. Where
-        `success_rate` is NaN there is no point, and the exact curve alone is drawn.
-    columns : int, default 2
-        Number of panels side by side.
+        Columns policy, ratio, budget, epsilon, success_rate, low, high and exact.
+    beside : pandas.DataFrame
+        The same of another instance, of which the exact curves are drawn, pale.
 
     Returns
     -------
     Picture
         Points with their confidence intervals on the curves of exact probabilities.
     """
-    groups = list(table.groupby(["budget", "epsilon"]))
-    rows = -(-len(groups) // columns)
-    with canvas(
-        rows, columns, size=(WIDTH, 0.9 + 2.2 * rows), sharex=True, sharey=True, squeeze=False
-    ) as (figure, axes):
-        for panel, ((budget, epsilon), group) in zip(axes.flat, groups, strict=False):
+    keys = ["budget", "epsilon", "policy"]
+    other = dict(list(beside.groupby(keys)))
+    groups = list(table.groupby(keys[:2]))
+    xlabel = "ratio $y/x$ of the lengths (log)"
+    with panels_in_a_grid(len(groups), 2, xlabel, "success rate (0 to 1)") as (figure, panels):
+        for panel, ((budget, epsilon), group) in zip(panels, groups, strict=True):
             panel.axhline(0.5, color=GREY, linewidth=0.8)
             for name, part in group.groupby("policy", sort=False):
                 look = POLICIES[str(name)]
-                run = part.dropna(subset=["success_rate"])
-                panel.plot(part["ratio"], part["exact"], label=name, **look | {"marker": ""})
-                bars = np.abs(run[["low", "high"]].sub(run["success_rate"], axis=0)).T
-                panel.errorbar(
-                    run["ratio"],
-                    run["success_rate"],
-                    bars,
-                    capsize=2,
-                    **look | {"linestyle": "none"},
-                )
+                pale = other[budget, epsilon, name]
+                panel.plot(pale["ratio"], pale["exact"], color=look["color"], lw=3, alpha=0.3)
+                panel.plot(part["ratio"], part["exact"], label=name, **curve(look))
+                rates(panel, part["ratio"], part, look)
             panel.set(
                 title=rf"$T = {budget}$, $\varepsilon = {epsilon:g}$",
                 xscale="log",
                 ylim=(0.4, 1.02),
             )
-        figure.supxlabel("ratio $y/x$ of the lengths (log)", fontsize=10)
-        figure.supylabel("success rate (0 to 1)", fontsize=10)
-        for panel in axes.flat[: len(groups)]:
-            name_lines(panel)
     return figure
 
 
@@ -119,7 +108,7 @@ def decay(
     points: tuple[str, ArrayLike, ArrayLike],
     xlabel: str,
     ylabel: str,
-    mark: tuple[str, float],
+    marked: tuple[str, float],
 ) -> Picture:
     """Draw exponents, or other positive values, as lines on log axes, with points that check them.
 
@@ -133,24 +122,16 @@ def decay(
         What to call the points, where they lie, and their values.
     xlabel, ylabel : str
         Names of the axes.
-    mark : (str, float)
+    marked : (str, float)
         Text of a vertical line, and where it is.
     """
     with canvas(size=(WIDTH, 3.9)) as (figure, axes):
         for (policy, what), values in lines.items():
-            style = {"marker": "", "linestyle": BOUND if what == "bound" else EXACT}
-            axes.plot(x, values, label=f"{policy}, {what}", **POLICIES[policy] | style)
+            look = curve(POLICIES[policy], bound=what == "bound")
+            axes.plot(x, values, label=f"{policy}, {what}", **look)
         name, where, values = points
         axes.plot(where, values, "o", color=BLACK, markerfacecolor="white", label=name)
-        axes.axvline(mark[1], color=GREY, linewidth=1)
-        axes.annotate(
-            mark[0],
-            (mark[1], 0.02),
-            (4, 0),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            color=BLACK,
-        )
+        mark(axes, *marked)
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
         name_lines(axes)
     return figure
@@ -172,7 +153,7 @@ def losses_by_angle(
         axes.axhline(1, color=GREY, linewidth=1)
         looks = (SERIES[1], SERIES[0])
         for (name, values), look in zip(curves.items(), looks, strict=True):
-            axes.plot(degrees, values, label=f"{name}, from the plan", **(look | {"marker": ""}))
+            axes.plot(degrees, values, label=f"{name}, from the plan", **curve(look))
             axes.plot(
                 degrees,
                 audited[name],

@@ -59,6 +59,10 @@ def test_unlinked_control_is_found(context: BrowserContext, html: Path) -> None:
 
 
 DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+WIDE = (
+    "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 "
+    "width=%22900%22 height=%229%22/%3E"
+)
 BROKEN = [
     (page_checks.untypeset_formulas, "<h1>A</h1><span class='math'>x</span>"),
     (
@@ -67,6 +71,19 @@ BROKEN = [
         "</mjx-container></span>",
     ),
     (page_checks.overflow, "<h1>A</h1><div style='width: 900px'>x</div>"),
+    (
+        page_checks.secret_scrolling,
+        "<h1>A</h1><pre style='overflow: auto'>" + 9 * "one very long line " + "</pre>",
+    ),
+    (
+        page_checks.illegible_pictures,
+        f"<h1>A</h1><figure><img alt='A.' width='90' src='{WIDE}'></figure>",
+    ),
+    (
+        page_checks.small_handles,
+        "<h1>A</h1><div><div class='widget-slider'><div class='noUi-target'>"
+        "<div class='noUi-handle' style='width: 9px'></div></div></div></div>",
+    ),
     (page_checks.heading_order, "<h1>A</h1><h3>B</h3>"),
     (page_checks.heading_order, "<h1>A</h1><h1>B</h1>"),
     (page_checks.heading_order, "<h2>A</h2>"),

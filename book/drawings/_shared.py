@@ -1,0 +1,45 @@
+"""What the chapters' pictures have in common, beside the canvas that they are drawn on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from dpbai.figures.canvas import BLACK, BOUND, EXACT, GREY
+
+
+def curve(look: dict[str, Any], *, bound: bool = False) -> dict[str, Any]:
+    """Return the look of a series as a curve without marks: a bound dashed, all else solid."""
+    return look | {"marker": "", "linestyle": BOUND if bound else EXACT}
+
+
+def mark(axes: Axes, text: str, where: float) -> None:
+    """Draw a vertical line, with its text along it."""
+    axes.axvline(where, color=GREY, linewidth=1)
+    axes.annotate(
+        text,
+        (where, 0.02),
+        (-4, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="right",
+        rotation=90,
+        color=BLACK,
+    )
+
+
+def rates(axes: Axes, x: ArrayLike, rows: pd.DataFrame, look: dict[str, Any]) -> None:
+    """Draw sampled rates as points, with bars from `low` to `high`."""
+    rate = rows["success_rate"]
+    reach = [rate - rows["low"], rows["high"] - rate]
+    axes.errorbar(x, rate, reach, capsize=2, linewidth=1, **look | {"linestyle": "none"})
+
+
+def broken_above(axes: Axes, promised: float, top: float) -> None:
+    """Shade what lies beyond a promise, up to the top of the axes, and say what it is."""
+    axes.axhspan(promised, top, color=GREY, alpha=0.18, linewidth=0)
+    axes.axhline(promised, color=BLACK, linewidth=1)
+    axes.text(0.03, 0.97, "promise broken", va="top", style="italic", transform=axes.transAxes)
