@@ -46,9 +46,11 @@ def plain(value: Any) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """Return lists and numbers from what `plain` made of them."""
+    """Return tuples, dicts and numbers from what `plain` made of them."""
     if isinstance(value, list):
-        return [restored(entry) for entry in value]
+        return tuple(map(restored, value))
+    if isinstance(value, dict) and value.keys() != {_NOT_FINITE}:
+        return {key: restored(entry) for key, entry in value.items()}
     return float(value[_NOT_FINITE]) if isinstance(value, dict) else value
 
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai.noise import NoNoise
+from dpbai.noise import Gaussian, NoNoise
+from dpbai.policies import Phase
 from dpbai.policies.phase import path_after, planned
 from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
-from dpbai.session import file as session_file
 from dpbai.session import store as session_store
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbai.session.ReleaseWarning")
@@ -216,6 +216,26 @@ def test_the_certificate_says_when_the_active_sets_are_too_many_to_list():
     assert not session.certificate.complete
     assert "may be other plans" in str(session.certificate)
     assert "other plans" not in str(Session(POLICIES["DPBAI"], noise=NumpyNoise(1)).certificate)
+
+
+def test_what_was_released_counts_where_the_active_sets_are_too_many_to_list():
+    """The certificate has not looked at the survivors of this run, and their noise is another."""
+    half = tuple(range(20))
+
+    class Partial(dpbai.DPBAIGauss):
+        def phase(self, index, active):
+            noise = Gaussian(1e-3 if index == 1 else 1.0, 0.2 if tuple(active) == half else 0.01)
+            keep, pulls = (20, 1) if index == 1 else (1, 2)
+            return Phase(index, active, active, (pulls,) * len(active), noise, keep)
+
+    session = Session(
+        Partial(np.eye(40), budget=3000, epsilon=1.0, delta=0.01), noise=NumpyNoise(0)
+    )
+    assert (session.certificate.complete, session.certificate.delta) == (False, 0.01)
+    while session.requests:
+        session.record({arm: [arm in half] * n for arm, n in session.requests.items()})
+    assert session.released[1].active == half
+    assert (session.certificate.released, session.certificate.delta) == (2, 0.2)
 
 
 @pytest.mark.parametrize("name", ["DPBAI without noise", "ODLinBAI"])
@@ -422,7 +442,7 @@ def test_a_file_knows_its_policy_and_its_noise(noise, tmp_path):
 
 def forge(path, edit):
     """Change the content of a file and compute its checksum anew, as only a forger would."""
-    store = session_store.Store(path, kind=session_file.KIND, version=session_file.VERSION)
+    store = session_store.Store(path)
     content, _ = store.load()
     edit(content)
     path.write_bytes(store._encoded(content))
@@ -548,7 +568,7 @@ def test_a_step_waits_until_no_other_process_is_in_one(tmp_path):
     path = tmp_path / "session.json"
     session = Session(dpbai.DPBAI(np.eye(3), budget=40, epsilon=1.0), noise=Deaf(), path=path)
     before = path.read_bytes()
-    other = session_store.Store(path, kind=session_file.KIND, version=session_file.VERSION)
+    other = session_store.Store(path)
     thread = threading.Thread(target=lambda: session.record({0: [0.5]}))
     with other._locked():
         thread.start()

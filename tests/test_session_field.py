@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai.noise import Laplace
+from dpbai.noise import Gaussian, Laplace
+from dpbai.policies import Phase
 from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
 from dpbai.session.shorter import noise_deviations, shortened
 
@@ -171,6 +172,18 @@ def test_fewer_rewards_cost_no_more_privacy_whatever_their_numbers(data):
     assert losses[1] <= losses[0] * (1 + 1e-12)
     assert np.array_equal(fewer.release, phase.release)
     assert np.array_equal(fewer.decoder, phase.decoder)
+
+
+@pytest.mark.parametrize("noise", [Laplace(1e-170), Gaussian(1e-170, 1e-3)], ids=repr)
+@pytest.mark.parametrize("unit", [0.0, 3e-170, 1e160])
+def test_the_noise_of_a_release_in_any_units_is_widened(noise, unit):
+    """Squares of such numbers are no doubles. A release that is all zero hides in any noise."""
+    release = np.array([[1.0, 0.5], [0.0, 2.0]]) * unit
+    plan = Phase(1, (0, 1), (0, 1), (4, 4), noise, 1, release, np.eye(2))
+    fewer = shortened(plan, (4, 1))
+    assert fewer.loss() <= plan.loss()
+    factor = fewer.noise.standard_deviation / noise.standard_deviation
+    assert factor == pytest.approx(4.0 if unit else 1.0)
 
 
 def shifts_of(plan):

@@ -152,10 +152,20 @@ class Certificate:
         dearer = any(lost > promised * (1 + _ROUNDING) for lost, promised in pairs)
         return not self.complete or not (dearer or visited.delta > self.delta)
 
-    def after(self, losses: Sequence[float], notes: Iterable[str]) -> Certificate:
-        """Return the certificate once so many phases were released, at the losses told then."""
-        dearest = tuple(map(max, zip_longest(self.losses, losses, fillvalue=0.0)))
-        return replace(self, losses=dearest, notes=(*self.notes, *notes), released=len(losses))
+    def after(
+        self, visited: Certificate, told: Sequence[float], notes: Iterable[str]
+    ) -> Certificate:
+        """Return the certificate that covers plans visited too, at the losses `told` then."""
+        lost = zip_longest(self.losses, visited.losses, told, fillvalue=0.0)
+        return replace(
+            self,
+            losses=tuple(map(max, lost)),
+            delta=max(self.delta, visited.delta),
+            planned_epsilon=max(self.planned_epsilon, visited.planned_epsilon),
+            notes=(*self.notes, *notes),
+            released=len(told),
+            _changes=(*self._changes, *visited._changes),
+        )
 
 
 def certificate(

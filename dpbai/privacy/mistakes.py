@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
@@ -115,20 +115,13 @@ def reused_noise_audit(policy: Policy) -> Audit:
     epsilon = 1 / (scale * n)
     reach = math.ceil((45 + epsilon * n) / epsilon)
     edges = np.arange(-reach, reach + 1) * epsilon
-    nodes, weights = special.roots_legendre(20)
+    nodes, weights = scipy.special.roots_legendre(20)
     half = np.diff(edges)[:, None] / 2
     check_work(
         computed=float(grid.size) * half.size * len(nodes) * arms, held=half.size * len(nodes)
     )
     x, weight = ((edges[:-1, None] + half) + half * nodes).ravel(), (half * weights).ravel()
-    unit = Laplace(1.0)
-
-    def density(z: FloatArray) -> FloatArray:
-        return np.asarray(np.exp(unit.log_density(z)))
-
-    def cdf(z: FloatArray) -> FloatArray:
-        return np.asarray(np.exp(unit.log_cdf(z)))
-
+    density, cdf = scipy.stats.laplace.pdf, scipy.stats.laplace.cdf
     values = []
     for steps in grid.steps:
         k, k2 = epsilon * steps.reshape(arms, 2).T

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -20,8 +19,7 @@ from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI
 from dpbai.session.records import Label, Released, State
 from dpbai.session.rewards import Range
 
-KIND, VERSION = "dpbai session", 2
-OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
+_OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
 
 Content = Mapping[str, Any]
@@ -44,50 +42,26 @@ def content(
         "labels": list(labels),
         "reward_range": list(reward_range),
         "batches": dict(state.batches),
-        "finished": [plain(asdict(released)) for released in state.finished],
+        "finished": [plain(vars(released)) for released in state.finished],
         "current": current,
     }
 
 
-def labels_of(content: Content) -> tuple[Label, ...]:
-    """Return the labels of the arms."""
-    return tuple(content["labels"])
-
-
-def batches_in(content: Content) -> dict[str, int]:
-    """Return the names of the batches that were recorded, each with its phase."""
-    return {str(name): int(phase) for name, phase in content["batches"].items()}
-
-
 def finished_in(content: Content) -> tuple[Released, ...]:
     """Return what the finished phases released."""
-    return tuple(_released(entry) for entry in content["finished"])
+    return tuple(Released(**entry) for entry in restored(content["finished"]))
 
 
 def received_in(
     content: Content, phase: Phase | None
 ) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Return the sums and counts of the phase under way.
-
-    Raises
-    ------
-    ValueError
-        If they were not begun for the plan `phase`, or do not fit it.
-    """
+    """Return the sums and counts of the phase under way; ValueError if they do not fit its plan."""
     stored = content["current"]
     if phase is None or stored is None:
         if phase is not stored:
             raise ValueError("the phase under way does not follow from the finished ones")
         return (), ()
-    _check_plan(stored, _plan(phase, labels_of(content)))
-    sums, counts = tuple(map(Fraction, stored["sums"])), tuple(stored["counts"])
-    rows = zip(counts, sums, phase.pulls, strict=True)
-    if not all(0 <= total <= count <= pulls for count, total, pulls in rows):
-        raise ValueError("its sums and counts do not fit its plan")
-    return sums, counts
-
-
-def _check_plan(stored: Content, planned: Content) -> None:
+    planned = _plan(phase, content["labels"])
     noise, wanted = stored["noise"], planned["noise"]
     # A noise scale may come from linear algebra, which differs in the last bits between machines.
     same_noise = noise.keys() == wanted.keys() and all(
@@ -95,48 +69,39 @@ def _check_plan(stored: Content, planned: Content) -> None:
         for key in noise
     )
     if not same_noise or any(stored[key] != planned[key] for key in planned.keys() - {"noise"}):
-        raise ValueError(
-            f"phase {planned['phase']} was begun with another plan than this version makes"
-        )
+        raise ValueError(f"phase {phase.index} was begun with another plan than this version makes")
+    sums, counts = tuple(map(Fraction, stored["sums"])), tuple(stored["counts"])
+    rows = zip(counts, sums, phase.pulls, strict=True)
+    if not all(0 <= total <= count <= pulls for count, total, pulls in rows):
+        raise ValueError("its sums and counts do not fit its plan")
+    return sums, counts
 
 
-def check_same(made_for: Content, given: Content) -> None:
-    """Raise ValueError unless two descriptions are of the same policy."""
-    keys = dict.fromkeys([*made_for, *given])
-    differing = [key for key in keys if made_for.get(key) != given.get(key)]
+def policy_of(made_for: Content, given: Policy | None) -> Policy:
+    """Return the policy that a file was made for: if none is given, one of this library's classes.
+
+    ValueError if the one given has other parameters, or there is none of that class.
+    """
+    if given is None:
+        makers: dict[str, Any] = {class_name(maker): maker for maker in _OWN}
+        if made_for["class"] not in makers:
+            raise ValueError("its policy is none of this library: pass that policy")
+        parameters = restored(made_for)
+        maker = makers[parameters.pop("class")]
+        given = maker(np.array(parameters.pop("features"), dtype=np.float64), **parameters)
+    own = described(given)
+    differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
     if differing:
         raise ValueError(f"it was made for another plan: {', '.join(differing)} differ")
+    return given
 
 
 def described(policy: Policy) -> Content:
-    """Return the class and the parameters of a policy.
-
-    Raises
-    ------
-    TypeError
-        If the policy is no dataclass of numbers, strings and arrays.
-    """
+    """Return the class and the parameters of a policy; TypeError if it is no dataclass of these."""
     if not hasattr(policy, "__dataclass_fields__"):
         raise TypeError("policy must be a dataclass, so that its parameters can be saved")
     description: Content = plain(policy)
     return description
-
-
-def rebuilt(description: Content) -> Policy:
-    """Return the policy of a description, if its class is one of this library.
-
-    Raises
-    ------
-    ValueError
-        If it is another class, or its parameters are out of range.
-    """
-    makers: dict[str, Any] = {class_name(maker): maker for maker in OWN}
-    if description["class"] not in makers:
-        raise ValueError("its policy is none of this library: pass that policy")
-    parameters = {key: restored(value) for key, value in description.items() if key != "class"}
-    features = np.array(parameters.pop("features"), dtype=np.float64)
-    policy: Policy = makers[description["class"]](features, **parameters)
-    return policy
 
 
 def _plan(phase: Phase, labels: Sequence[Label]) -> Content:
@@ -147,11 +112,3 @@ def _plan(phase: Phase, labels: Sequence[Label]) -> Content:
         "pulls": list(phase.pulls),
         "noise": plain(phase.noise),
     }
-
-
-def _released(entry: Content) -> Released:
-    values = {key: restored(value) for key, value in entry.items()}
-    tuples: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-    }
-    return Released(**tuples)

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from dpbai import _check
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
-from dpbai.privacy.certificate import Certificate
+from dpbai.privacy.certificate import Certificate, certify
 from dpbai.session import file
 from dpbai.session.noise import (
     NumpyNoise,
@@ -46,15 +46,17 @@ from dpbai.session.records import (
     checked_labels,
     with_batch,
 )
-from dpbai.session.rewards import Sum, array_sum, checked_range, stated_sum
+from dpbai.session.rewards import Range, Sum, array_sum, checked_range, stated_sum
 from dpbai.session.run import Run
 from dpbai.session.shorter import noise_deviations
-from dpbai.session.store import Store, StoreError
+from dpbai.session.store import Store
 
 SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
     OpenDPNoise.name: OpenDPNoise,
     NumpyNoise.name: NumpyNoise,
 }
+# What comes of a content that was edited, with a checksum to match.
+_UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
 
 
 class Session:
@@ -110,7 +112,7 @@ class Session:
         arms = range(arms_of(policy))
         self._begin(policy, noise, arms if labels is None else labels, reward_range)
         self._run.promised  # noqa: B018  (noise that the source lacks fails here)
-        self._store = None if path is None else _store(path)
+        self._store = None if path is None else Store(path)
         state = self._run.advanced(self._run.started((), (), {}))
         self._at = state, self._store.create(self._content(state)) if self._store else b""
 
@@ -141,32 +143,21 @@ class Session:
         SessionError
             If the file was cut short, edited, or made for another plan.
         """
-        store = _store(path)
+        store = Store(path)
+        content, data = store.load()
         try:
-            content, data = store.load()
-            policy = file.rebuilt(content["policy"]) if policy is None else policy
-            file.check_same(content["policy"], file.described(policy))
+            policy = file.policy_of(content["policy"], policy)
             noise = _source(content["noise"]) if noise is None else noise
             if noise.name != content["noise"]:
                 raise ValueError(f"it was begun with noise from {content['noise']}")
             session = cls.__new__(cls)
-            session._begin(policy, noise, file.labels_of(content), content["reward_range"])
-            finished, batches = file.finished_in(content), file.batches_in(content)
-            state = session._run.replayed(finished, batches)
+            session._begin(policy, noise, content["labels"], content["reward_range"])
+            batches = {name: int(phase) for name, phase in content["batches"].items()}
+            state = session._run.replayed(file.finished_in(content), batches)
             sums, counts = file.received_in(content, state.phase)
             session._at = replace(state, sums=sums, counts=counts), data
             session._store = store
-        except StoreError as error:
-            raise SessionError(str(error)) from None
-        except (
-            KeyError,
-            IndexError,
-            AttributeError,
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            SessionError,
-        ) as error:
+        except (*_UNFIT, SessionError) as error:
             raise SessionError(f"{store.path} is refused: {error}") from error
         return session
 
@@ -262,7 +253,9 @@ class Session:
         low, high = self.reward_range
         if (low, high) != (0.0, 1.0):
             notes.append(f"rewards lie in [{low:.15g}, {high:.15g}], and are mapped to [0, 1]")
-        return self._run.promised.after([phase.epsilon for phase in self.released], notes)
+        promised, phases = self._run.promised, self.phases
+        visited = certify(phases, mechanism=self.noise) if phases else promised
+        return promised.after(visited, [phase.epsilon for phase in self.released], notes)
 
     @property
     def deviations(self) -> dict[Label, float]:
@@ -303,9 +296,7 @@ class Session:
             If the session is finished, the batch was recorded already or (to undo it) not in the
             phase under way, or the file was changed by someone else.
         """
-        given = _mapping(rewards, "rewards")
-        parts = [(label, array_sum(values, self.reward_range)) for label, values in given.items()]
-        self._take(parts, batch, undo)
+        self._take(rewards, "rewards", array_sum, batch, undo)
 
     def record_sums(
         self,
@@ -328,15 +319,7 @@ class Session:
         ValueError, TypeError, SessionError
             As in `record`. No message tells a sum.
         """
-        given = _mapping(sums, "sums")
-        for pair in given.values():
-            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-                raise TypeError("sums must be pairs of a total and a count")
-        parts = [
-            (label, stated_sum(total, count, self.reward_range))
-            for label, (total, count) in given.items()
-        ]
-        self._take(parts, batch, undo)
+        self._take(sums, "sums", stated_sum, batch, undo)
 
     def end_phase(self) -> None:
         """Release the phase under way with the rewards that came in, when no more will.
@@ -356,7 +339,17 @@ class Session:
         with self._mutex:
             self._keep(self._run.ended(self._state))
 
-    def _take(self, parts: Sequence[tuple[Any, Sum]], batch: Label | None, undo: bool) -> None:
+    def _take(
+        self,
+        given: Any,
+        name: str,
+        summed: Callable[[Any, Range], Sum],
+        batch: Label | None,
+        undo: bool,
+    ) -> None:
+        if not isinstance(given, Mapping):  # what else it is may be rewards, and is not told
+            raise TypeError(f"{name} must be a mapping from arms, got {type(given).__name__}")
+        parts = [(label, summed(values, self.reward_range)) for label, values in given.items()]
         sign = -1 if _check.flag(undo, "undo") else 1
         with self._mutex:
             state = self._state if batch is None else with_batch(self._state, batch, undo)
@@ -366,10 +359,7 @@ class Session:
         """Save a state, and only then show it: noise that a crash swallowed was seen by no one."""
         data = b""
         if self._store:
-            try:
-                data = self._store.replace(self._content(state), self._at[1])
-            except StoreError as error:
-                raise SessionError(str(error)) from None
+            data = self._store.replace(self._content(state), self._at[1])
         elif os.getpid() != self._process:
             raise SessionError("a session in memory goes on in the process that began it")
         # One step. Interrupted before it, the old state goes with the bytes of a file that is gone,
@@ -380,18 +370,7 @@ class Session:
         return file.content(self.policy, self.noise.name, self.labels, self.reward_range, state)
 
 
-def _store(path: str | os.PathLike[str]) -> Store:
-    return Store(_check.path(path, "path"), kind=file.KIND, version=file.VERSION)
-
-
 def _source(name: str) -> ReleaseNoise:
     if name not in SOURCES:
         raise ValueError(f"it was begun with noise from {name}: pass that noise")
     return SOURCES[name]()
-
-
-def _mapping(value: Any, name: str) -> Mapping[Any, Any]:
-    """Return a mapping; what else it is may be rewards, and is not told."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a mapping from arms, got {type(value).__name__}")
-    return value

@@ -92,17 +92,9 @@ class Released(Release):
 class State:
     """How far a session has come.
 
-    Attributes
-    ----------
-    finished : tuple of Released
-    past : tuple of Phase
-        The plans of the finished phases, as they were executed.
-    phase : Phase or None
-        The plan under way, or None when one arm is left.
-    sums, counts : tuple
-        Of the rewards, mapped to [0, 1], that came in for each arm that `phase` pulls.
-    batches : mapping of str to int
-        The names of the batches that were recorded, each with its phase.
+    `past` are the plans of the `finished` phases, as they were executed; `phase` is the one under
+    way, None when one arm is left. `sums` and `counts` are of the rewards, mapped to [0, 1], that
+    came in for each arm that it pulls. `batches` names those recorded, each with its phase.
     """
 
     finished: tuple[Released, ...]
@@ -114,13 +106,7 @@ class State:
 
     @property
     def plan(self) -> Phase:
-        """The plan under way.
-
-        Raises
-        ------
-        SessionError
-            If one arm is left.
-        """
+        """The plan under way; SessionError if one arm is left."""
         if self.phase is None:
             raise SessionError("the session is finished and takes no more rewards")
         return self.phase

@@ -7,6 +7,7 @@ another range are mapped to [0, 1] by their sum, which is as exact.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any
@@ -23,8 +24,6 @@ Sum = tuple[Fraction, int]
 Range = tuple[float, float]
 """The least and the largest possible reward."""
 
-_HALF = 26  # bits in the lower half of a 53-bit mantissa
-
 
 def checked_range(value: Any) -> Range:
     """Return two doubles, within 2^53 so that integers between them are doubles too."""
@@ -40,19 +39,9 @@ def checked_range(value: Any) -> Range:
 
 
 def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
-    """Return the exact sum and the number of `rewards`, mapped to [0, 1].
+    """Return the exact sum and the number of `rewards`, mapped from `bounds` to [0, 1].
 
-    Parameters
-    ----------
-    rewards : array_like of shape (n,), n >= 1
-        Numbers or booleans within `bounds`.
-    bounds : (float, float)
-        A `checked_range`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If they are anything else. What they are is not told.
+    They are 1-D numbers or booleans, at least one. What else they may be is refused, and not told.
     """
     if isinstance(rewards, np.ma.MaskedArray):
         raise TypeError("rewards must not be a masked array: what is masked is not a reward")
@@ -71,23 +60,15 @@ def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
     return _mapped(exact_sum(array.astype(np.float64)), array.size, bounds)
 
 
-def stated_sum(total: Any, count: Any, bounds: Range = (0.0, 1.0)) -> Sum:
-    """Return a sum of `count` rewards that someone else added up, mapped to [0, 1].
+def stated_sum(pair: Any, bounds: Range = (0.0, 1.0)) -> Sum:
+    """Return a total and a count of rewards that someone else added up, mapped to [0, 1].
 
-    Parameters
-    ----------
-    total : real number
-        Between count times each of `bounds`; taken as exact.
-    count : int
-        At least 1.
-    bounds : (float, float)
-        A `checked_range`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If they are anything else. What they are is not told: they may be the wrong way round.
+    The count is at least 1, the total between so many times each of `bounds`, and taken as exact.
+    What else they may be is refused, and not told: they may be the wrong way round.
     """
+    if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+        raise TypeError("sums must be pairs of a total and a count")
+    total, count = pair
     if isinstance(count, bool) or not isinstance(count, Integral):
         raise TypeError("count must be an integer")
     if isinstance(total, bool) or not isinstance(total, Real):
@@ -115,12 +96,8 @@ def _mapped(total: Fraction, count: int, bounds: Range) -> Sum:
 
 def exact_sum(rewards: FloatArray) -> Fraction:
     """Return the sum of finite doubles without any rounding, so that order is no matter."""
-    fractions, exponents = np.frexp(rewards)
-    mantissas = np.ldexp(fractions, 53).astype(np.int64)
-    total = Fraction()
-    for exponent in np.unique(exponents).tolist():
-        part = mantissas[exponents == exponent]
-        # In two halves, neither of which can overflow below 2^36 rewards.
-        high, low = int((part >> _HALF).sum()), int((part & (2**_HALF - 1)).sum())
-        total += ((high << _HALF) + low) * Fraction(2) ** (exponent - 53)
+    values, total = rewards.tolist(), Fraction()
+    while part := math.fsum(values):  # rounded once; what that left over is a sum of doubles too
+        total += Fraction(part)
+        values.append(-part)
     return total

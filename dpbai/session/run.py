@@ -26,15 +26,7 @@ from dpbai.session.single import noisy_release
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A policy with what it needs to meet real rewards.
-
-    Attributes
-    ----------
-    policy : Policy
-    noise : ReleaseNoise
-    labels : tuple of int or str
-    reward_range : (float, float)
-    """
+    """A policy with what it needs to meet real rewards."""
 
     policy: Policy
     noise: ReleaseNoise

@@ -9,6 +9,7 @@ in, and from no reward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,26 +23,10 @@ _ROUNDING = 2.0**-48  # of the factor, upwards
 
 
 def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
-    """Return the plan with `pulls` in place of as many as planned, or more.
+    """Return the plan with `pulls` in place of as many, or more, and a loss that is no larger.
 
-    Parameters
-    ----------
-    phase : Phase
-        With `Laplace` noise, `Gaussian` noise or none.
-    pulls : sequence of int
-        For each pulled arm at least 1, and at most what was planned.
-
-    Returns
-    -------
-    Phase
-        With the same release and decoder, and a loss no larger than that of `phase`.
-
-    Raises
-    ------
-    TypeError
-        If the noise is of another kind: how to widen that is not known.
-    ValueError
-        If `pulls` are not such numbers.
+    TypeError if the noise is neither `Laplace` nor `Gaussian` nor none: how to widen another is not
+    known. ValueError if `pulls` are not at least 1 for each pulled arm, and at most what it had.
     """
     fewer = replace(phase, pulls=tuple(pulls))
     if fewer.pulls == phase.pulls:
@@ -57,27 +42,19 @@ def _widened(phase: Phase, fewer: Phase) -> Noise:
         return noise
     if not isinstance(noise, Laplace | Gaussian):
         raise TypeError(f"a phase with {type(noise).__name__} noise cannot be ended early")
-    norm = 1 if isinstance(noise, Laplace) else 2
-    before, after = (
-        max(float(np.linalg.norm(shift, norm)) for shift in plan.shifts())
-        for plan in (phase, fewer)
-    )
-    factor = after / before * (1 + _ROUNDING)
+    length = math.fsum if isinstance(noise, Laplace) else lambda shift: math.hypot(*shift)
+    before, after = (max(length(shift.tolist()) for shift in p.shifts()) for p in (phase, fewer))
+    factor = after / before * (1 + _ROUNDING) if before else 1.0
     if isinstance(noise, Laplace):
         return replace(noise, scale=noise.scale * factor)
     return replace(noise, sigma=noise.sigma * factor)
 
 
 def noise_deviations(phases: Sequence[Phase]) -> FloatArray:
-    """Return the standard deviation of the noise in each estimate of the last of some phases.
-
-    Parameters
-    ----------
-    phases : sequence of Phase
-        Those of a run, in order, as they were executed.
-    """
+    """Return the standard deviation of the noise in each estimate of the last phase of a run."""
     decoder = phases[-1].decoder
-    coordinates = np.concatenate(
-        [np.full(phase.coordinates, phase.noise.standard_deviation) for phase in phases]
+    coordinates = np.repeat(
+        [phase.noise.standard_deviation for phase in phases],
+        [phase.coordinates for phase in phases],
     )
     return np.asarray(np.linalg.norm(decoder * coordinates[-decoder.shape[1] :], axis=1))

@@ -18,6 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dpbai import _check
+from dpbai.session.records import SessionError
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -26,51 +29,28 @@ else:
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 
-class StoreError(RuntimeError):
-    """The file cannot be taken for what it should be; it is left as it is."""
+KIND, VERSION = "dpbai session", 2
 
 
 class Store:
-    """A document on disk.
+    """A document in the file at `path`.
 
-    Parameters
-    ----------
-    path : path-like
-        The file. `<path>.lock` stays beside it, `<path>.tmp` only after a crash.
-    kind : str
-        What the documents are, for instance "dpbai session".
-    version : int
-        The version of their content that this code reads and writes.
+    `<path>.lock` stays beside it, `<path>.tmp` only after a crash. A file that cannot be taken for
+    what it should be is a `SessionError`, and is left as it is.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, kind: str, version: int) -> None:
-        self.path = Path(path).resolve()
-        self.kind = kind
-        self.version = version
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = _check.path(path, "path").resolve()
 
     def create(self, content: Any) -> bytes:
-        """Write the first document, and return its bytes.
-
-        Raises
-        ------
-        FileExistsError
-            If there is such a file.
-        """
+        """Write the first document, and return its bytes; FileExistsError if there is a file."""
         with self._locked():
             if self.path.exists():
                 raise FileExistsError(f"{self.path} exists already, and is left as it is")
             return self._write(content)
 
     def load(self) -> tuple[Any, bytes]:
-        """Return the document, and its bytes.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        StoreError
-            If the file was cut short or edited, or is no document of this kind and version.
-        """
+        """Return the document, and its bytes; FileNotFoundError if there is no file."""
         if not self.path.exists():
             raise FileNotFoundError(f"{self.path} does not exist")
         data = self.path.read_bytes()
@@ -86,14 +66,11 @@ class Store:
     def replace(self, content: Any, seen: bytes) -> bytes:
         """Write a new document in the place of the one whose bytes were `seen`; return its bytes.
 
-        Raises
-        ------
-        StoreError
-            If the file is not that document any more.
+        SessionError if the file is not that document any more.
         """
         with self._locked():
             if not self.path.exists() or self.path.read_bytes() != seen:
-                raise StoreError(
+                raise SessionError(
                     f"{self.path} was changed since it was read or saved here: load it again"
                 )
             return self._write(content)
@@ -124,7 +101,7 @@ class Store:
                 os.fsync(file.fileno())
             os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
         except FileExistsError:
-            raise StoreError(f"{self._temporary} was put there by someone else") from None
+            raise SessionError(f"{self._temporary} was put there by someone else") from None
         except BaseException:
             self._temporary.unlink(missing_ok=True)
             raise
@@ -134,27 +111,27 @@ class Store:
     def _encoded(self, content: Any) -> bytes:
         text = _canonical(content)
         checksum = hashlib.sha256(text.encode()).hexdigest()
-        head = {"format": self.kind, "version": self.version, "checksum": checksum}
+        head = {"format": KIND, "version": VERSION, "checksum": checksum}
         return f'{_canonical(head)[:-1]}, "content": {text}}}\n'.encode()
 
     def _decoded(self, data: bytes) -> Any:
         try:
             document = json.loads(data)
         except (ValueError, RecursionError):
-            raise StoreError(f"{self.path} was cut short or is no {self.kind}") from None
-        if not isinstance(document, dict) or document.get("format") != self.kind:
-            raise StoreError(f"{self.path} is no {self.kind}")
-        if document.get("version") != self.version:
-            raise StoreError(
+            raise SessionError(f"{self.path} was cut short or is no {KIND}") from None
+        if not isinstance(document, dict) or document.get("format") != KIND:
+            raise SessionError(f"{self.path} is no {KIND}")
+        if document.get("version") != VERSION:
+            raise SessionError(
                 f"{self.path} has version {document.get('version')!r} of the format, "
-                f"but this program reads version {self.version}"
+                f"but this program reads version {VERSION}"
             )
         try:
             same = self._encoded(document["content"]) == data
         except (KeyError, ValueError, RecursionError):
             same = False
         if not same:
-            raise StoreError(f"{self.path} was edited or damaged: its checksum does not fit")
+            raise SessionError(f"{self.path} was edited or damaged: its checksum does not fit")
         return document["content"]
 
 
