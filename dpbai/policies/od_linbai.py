@@ -63,10 +63,13 @@ class ODLinBAI:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the active sets, then 1: K, ceil(d/2), ceil(d/4), ..., 1; never more than K."""
-        arms, dimension = self.features.shape
-        phases = max(1, (dimension - 1).bit_length())
-        halved = (ceil_div(dimension, 2**r) for r in range(1, phases))
-        return (arms, *(min(arms, size) for size in halved), 1)
+        arms = len(self.features)
+        return (arms, *(min(arms, size) for size in self._halved), 1)
+
+    @property
+    def _halved(self) -> list[int]:
+        dimension = self.features.shape[1]
+        return [ceil_div(dimension, 2**r) for r in range(1, (dimension - 1).bit_length())]
 
     @property
     def least_budget(self) -> int:
@@ -76,9 +79,7 @@ class ODLinBAI:
     @property
     def _reserve(self) -> int:
         arms, dimension = self.features.shape
-        phases = len(self.sizes) - 1
-        halved = (ceil_div(dimension, 2**r) for r in range(1, phases))
-        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(halved)
+        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(self._halved)
 
     @property
     def pulls_per_phase(self) -> Fraction:

@@ -13,6 +13,7 @@ until the dearest plan that any active sets can cause stays within T.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -186,18 +187,11 @@ class Schedule:
         """T' under the budget rule.
 
         Under "strict" it is the largest value up to the printed T' whose dearest plan costs at most
-        T; the cost never falls as T' grows, so bisection finds it.
+        T; the cost never falls as T' grows.
         """
-        if self.budget_rule == "printed" or self.dearest(self.printed_budget) <= self.budget:
+        if self.budget_rule == "printed":
             return self.printed_budget
-        within, beyond = 1, self.printed_budget
-        while beyond - within > 1:
-            middle = (within + beyond) // 2
-            if self.dearest(middle) <= self.budget:
-                within = middle
-            else:
-                beyond = middle
-        return within
+        return bisect_right(range(1, self.printed_budget + 1), self.budget, key=self.dearest)
 
     @property
     def shrinkage(self) -> tuple[float, ...]:
