@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ def in_any_order(
     for future in as_completed(futures):
         try:
             result = future.result()
-        except (Exception, CancelledError) as reason:
+        except Exception as reason:
             failed[futures[future]] = reason
         else:
             yield futures[future], result

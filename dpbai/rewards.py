@@ -14,6 +14,7 @@ The laws of Sec. 5 and App. E of the paper are `Uniform`; its lower bound uses `
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,24 +45,6 @@ class RewardLaw(Protocol):
         """Smallest and largest possible reward."""
 
     def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `size` independent sums of `pulls` rewards each."""
-
-    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
-        """Return E exp(i t X) for real or complex `t`."""
-
-
-class _Law:
-    """What the laws of this module share; the sums are those of `_sums`, of checked arguments."""
-
-    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        raise NotImplementedError
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """Smallest and largest possible reward."""
-        return 0.0, 1.0
-
-    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw sums of independent rewards, exactly.
 
         Parameters
@@ -77,6 +60,25 @@ class _Law:
         -------
         ndarray of shape (size,)
         """
+
+    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
+        """Return E exp(i t X) for real or complex `t`."""
+
+
+class _Law(ABC):
+    """What the laws of this module share."""
+
+    @abstractmethod
+    def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw sums for arguments that are checked."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest possible reward."""
+        return 0.0, 1.0
+
+    def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `size` independent sums of `pulls` rewards each."""
         _check.kind(rng, "rng", np.random.Generator)
         return self._sums(_check.whole(pulls, "pulls"), _check.whole(size, "size", least=0), rng)
 

@@ -35,8 +35,7 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     Returns
     -------
     float
-        2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16),
-        Lemma G.2.
+        2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16), Lemma G.2.
 
     Notes
     -----
@@ -49,16 +48,14 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
 
 
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
-    """Bound the same probability for DP-BAI-Gauss, Lemma J.1.
+    """Bound the probability of `suboptimal_arm` for DP-BAI-Gauss, Lemma J.1.
 
     Parameters
     ----------
-    gap : float
-        Delta_j, in (0, 1].
+    gap, count
+        As in `suboptimal_arm`.
     sigma : float
         Deviation of the noise on a single reward; sqrt(2 log(1.25/delta)) / epsilon in the paper.
-    count : int
-        As in `suboptimal_arm`.
 
     Returns
     -------

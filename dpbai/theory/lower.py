@@ -29,8 +29,8 @@ def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
     pulls : int
         n, after how many pulls of the one arm that differs the policy is stopped.
     distance : float
-        Total variation distance of that arm's two reward laws, in [0, 1]. It is 2 gamma between
-        Bernoulli laws of means 1/2 - gamma and 1/2 + gamma.
+        Total variation distance of that arm's two reward laws, in [0, 1]: 2 gamma between Bernoulli
+        laws of means 1/2 - gamma and 1/2 + gamma.
 
     Returns
     -------

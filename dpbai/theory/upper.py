@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -84,21 +85,8 @@ class ExplicitBound:
 def upper_bound(policy: DPBAI, instance: Instance) -> float:
     """Return the bound of Theorem 4.2 on the error of DP-BAI, exp(-T' / (65 M H)).
 
-    It is proved "for all sufficiently large T" only: see `explicit_upper_bound`.
-
-    Parameters
-    ----------
-    policy : DPBAI
-        Not one of its relatives.
-    instance : Instance
-        With the policy's features, linear means and rewards in [0, 1].
-
-    Raises
-    ------
-    TypeError
-        If `policy` is not DP-BAI itself.
-    ValueError
-        If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
+    It is proved "for all sufficiently large T" only: see `explicit_upper_bound`, whose arguments it
+    takes, but no DP-BAI-Gauss.
     """
     if isinstance(policy, DPBAIGauss):
         raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
@@ -133,7 +121,9 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     schedule = policy.schedule
     phases = eliminations(schedule, rank=rank(policy.features))
     first = policy.phase(1, range(instance.arms))
-    sigma = policy.sigma if isinstance(policy, DPBAIGauss) else None
+    sigma, arm = None, partial(suboptimal_arm, epsilon=policy.epsilon)
+    if isinstance(policy, DPBAIGauss):
+        sigma, arm = policy.sigma, partial(suboptimal_arm_gauss, sigma=policy.sigma)
     # For DP-BAI the terms of rewards and of noise are bounded alike: it has each phase twice.
     second = schedule.M if sigma is None else schedule.M - schedule.M1
     allowed = 2 * schedule.M1 * schedule.lam + 6 * second
@@ -157,7 +147,8 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
         value=prefactor * _decay(schedule, hard, sigma),
         prefactor=prefactor,
         repaired=sum(
-            phase.factor * _arm(hard, phase, ceil_div(budget, schedule.M * phase.divisor), sigma)
+            phase.factor
+            * arm(hard.gap(phase.index), count=ceil_div(budget, schedule.M * phase.divisor))
             for phase in phases
         ),
         usable_budget=budget,
@@ -173,13 +164,7 @@ def gauss_upper_bound(policy: DPBAIGauss, instance: Instance) -> float:
     (2 M_1 lambda + 6 (M - M_1)) (exp(-T'/(64 M H_BAI)) + exp(-(T'/(64 M H_pri sqrt L))^2)),
     L = log(1.25/delta), the last lines of the proof before its Omega. Under the analytic
     calibration L is (epsilon sigma)^2 / 2, which is log(1.25/delta) under the classic one.
-
-    Raises
-    ------
-    TypeError
-        If `policy` is not DP-BAI-Gauss.
-    ValueError
-        As for `explicit_upper_bound`.
+    Arguments are those of `explicit_upper_bound`, but no DP-BAI.
     """
     _check.kind(policy, "policy", DPBAIGauss)
     return explicit_upper_bound(policy, instance).value
@@ -213,13 +198,6 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
     spread = hard.pri_index / hard.gap(hard.pri_index) * sigma / math.sqrt(2)
     ratio = scaled / spread if spread else math.inf
     return math.exp(-scaled / hard.bai) + math.exp(-ratio * ratio)
-
-
-def _arm(hard: Hardness, phase: Elimination, count: int, sigma: float | None) -> float:
-    gap = hard.gap(phase.index)
-    if sigma is None:
-        return suboptimal_arm(gap, epsilon=hard.epsilon, count=count)
-    return suboptimal_arm_gauss(gap, sigma=sigma, count=count)
 
 
 def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
