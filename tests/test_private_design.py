@@ -111,6 +111,27 @@ def test_a_design_depends_neither_on_the_basis_nor_on_the_order_of_arms():
     np.testing.assert_array_equal(shuffled.pulls, design.pulls[order])
 
 
+@settings(max_examples=50)
+@given(
+    arms=st.lists(st.tuples(*[st.integers(-1, 1)] * 3), min_size=2, max_size=9),
+    epsilon=st.sampled_from([0.05, 0.5, np.inf]),
+    seed=st.integers(0, 2**32),
+)
+def test_symmetric_arms_in_any_order_get_the_same_pulls(arms, epsilon, seed):
+    """Of many designs that are equally good the same is taken; copies of an arm are the same."""
+    vectors = np.array(arms, dtype=float)
+    order = np.random.default_rng(seed).permutation(len(arms))
+    designs = [
+        private_design(listed, pulls=57, epsilon=epsilon) for listed in (vectors, vectors[order])
+    ]
+    pulls = [
+        sorted(zip(listed.tolist(), design.pulls.tolist(), strict=True))
+        for listed, design in zip((vectors, vectors[order]), designs, strict=True)
+    ]
+    assert pulls[0] == pulls[1]
+    assert designs[0].variance == designs[1].variance
+
+
 @settings(max_examples=30)
 @given(features=bad_features(), more=st.sampled_from([0, 1, 50, 10**9]), power=st.floats(-9, 9))
 def test_a_design_spends_its_pulls_and_tells_every_contrast(features, more, power):

@@ -92,13 +92,7 @@ class DPBAI:
         return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon / pulls)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index` for the `active` arms (Algorithm 1, lines 3 to 20).
-
-        Raises
-        ------
-        ValueError
-            If there is no such phase, or `active` does not hold s_p arms.
-        """
+        """Return the plan of phase `index` for s_p `active` arms (Algorithm 1, lines 3 to 20)."""
         active, keep = checked_step(index, active, self.schedule.sizes, len(self.features))
         return self._planned(index, active, keep, *self._collection(active))
 

@@ -99,14 +99,7 @@ class DPDesign:
         return Rehearsal(vectors, pulls, self._fee, candidates).choice()
 
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
-        """Return the plan of phase `index` for the `active` arms, after the phases of `past`.
-
-        Raises
-        ------
-        ValueError
-            If there is no such phase, `active` does not hold as many arms as it has, or `past` does
-            not hold the phases before.
-        """
+        """Return the plan of phase `index` for the `active` arms, after all phases of `past`."""
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")

@@ -91,13 +91,7 @@ class ODLinBAI:
         return NoNoise()
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index` for the `active` arms.
-
-        Raises
-        ------
-        ValueError
-            If there is no such phase, or `active` has another size than the phase has.
-        """
+        """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         vectors = span_coordinates(self.scaled_features[list(active)])
         design = g_optimal_design(vectors) if vectors.shape[1] else None

@@ -262,7 +262,13 @@ class Policy(Protocol):
         """
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index`, counted from 1, when `active` are in play."""
+        """Return the plan of phase `index`, counted from 1, when `active` are in play.
+
+        Raises
+        ------
+        ValueError
+            If there is no such phase, or it has another number of active arms.
+        """
 
 
 @runtime_checkable
