@@ -402,6 +402,21 @@ def test_a_seed_sequence_can_be_used_again():
     assert seed.n_children_spawned == 0
 
 
+def test_a_seed_sequence_counts_with_all_that_it_is_made_of():
+    def found(**made):
+        seed = np.random.SeedSequence(3, **made)
+        policy = dpbai.DPBAI(np.eye(9), budget=200, epsilon=1.0)
+        nine = dpbai.Instance(np.eye(9), [0.5] + [0.4] * 8)
+        result = dpbai.simulate(policy, nine, trials=2000, seed=seed)
+        return tuple(result.recommended.tolist())
+
+    used = np.random.SeedSequence(3)
+    used.spawn(2)
+    assert len({found(), found(spawn_key=(1,)), found(pool_size=8)}) == 3
+    (third,) = dpbai._check.seed_sequence(used).spawn(1)
+    assert third.spawn_key == (2,)
+
+
 @pytest.mark.parametrize("epsilon", [1e200, math.inf])
 def test_no_delta_is_left_at_huge_epsilon(epsilon):
     policy = dpbai.DPBAIGauss(np.eye(2), budget=100, epsilon=0.5, delta=1e-5)

@@ -177,6 +177,23 @@ def test_with_several_phases_the_upper_bound_holds(name):
     assert dpbai.error_bounds(maker(FOUR.features, budget=20 * budget), FOUR).high < 1e-6
 
 
+def test_a_form_has_the_same_probability_in_any_company():
+    """What rounding leaves of one is no less beside two hundred others."""
+    policy = one_phase((12, 12), dpbai.Laplace(0.1))
+    terms = independent_terms(policy.plan, laws(dpbai.Uniform(0.5), dpbai.Uniform(0.3)))
+    lead = np.array([[1.0, -1.0, 1.0, -1.0]])
+    (alone,) = HalfSpaces(terms, lead, 1e-13).log_probabilities(np.arange(1))
+    many = HalfSpaces(terms, np.tile(lead, (200, 1)), 1e-13).log_probabilities(np.arange(200))
+    np.testing.assert_allclose(many, alone, rtol=1e-12)
+
+
+def test_where_chance_chooses_the_other_survivors_the_sets_are_too_many():
+    """The best of twelve arms surely survives, and of the others, all alike, any five may."""
+    instance = dpbai.Instance(np.eye(12), [0.9] + [0.5] * 11, rewards=dpbai.Bernoulli)
+    with pytest.raises(NotExactError, match="too many sets of arms may survive phase 1"):
+        dpbai.error_bounds(dpbai.DPBAI(instance.features, budget=5000, epsilon=1.0), instance)
+
+
 def test_what_has_no_bounds_is_refused():
     many = np.random.default_rng(0).uniform(0, 1, (20, 5))
     with pytest.raises(NotExactError, match="too many"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracles import bad_features
 
 import dpbai
-from dpbai import DPBAI, DPDesign
+from dpbai import DPBAI, DPDesign, private_design
 from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
 
 RNG = np.random.default_rng(11)
@@ -177,6 +177,20 @@ def test_a_rehearsal_predicts_which_timetable_does_better():
         for phases in (None, 1)
     )
     assert chosen > single + 3  # 148 and 108 of 300 expected; five standard deviations are 37
+
+
+def test_of_very_many_arms_those_far_from_the_centre_are_rehearsed():
+    """On an ellipse there are as many as are rehearsed; one ten times smaller is in it."""
+    angles = 2 * np.pi * np.arange(300) / 256
+    arms = np.column_stack([2 * np.cos(angles), np.sin(angles)])
+    arms[256:] /= 10
+    arms = arms[np.random.default_rng(0).permutation(300)]
+    pulls = private_design(arms, pulls=400, epsilon=1.0).pulls
+    rehearsal = Rehearsal(arms, pulls, 8.0, [Timetable((300, 1), (400,))])
+    lengths = np.linalg.norm(rehearsal.arms, axis=1)
+    assert len(lengths) == 256
+    assert lengths.min() > 0.15 * lengths.max()
+    assert len(DPDesign(arms, budget=400, epsilon=1.0).phase(1, range(300), ()).active) == 300
 
 
 def test_it_wins_where_dp_bai_does_not():

@@ -366,6 +366,18 @@ def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
     assert sum(nodes) <= announced <= 40 * sum(nodes)
 
 
+@pytest.mark.parametrize(
+    ("phase", "numbers"),
+    [
+        (plan(Laplace(0.01), 1, arms=2), 1),
+        (plan(Gaussian(0.01, 1e-3), 2, decoder=[[1.0], [0.5], [-1.0], [0.2]]), 6),
+        (plan(NoNoise(), 2, arms=4), 6),
+    ],
+)
+def test_a_law_without_an_integral_takes_as_many_numbers_as_it_has(phase, numbers):
+    assert survivors.survival_work(phase, 1.0) == numbers
+
+
 def test_three_decoded_coordinates_are_refused():
     with pytest.raises(ValueError, match="at most 2 coordinates, but phase 1 decodes 3"):
         dpbai.exact_audit(dpbai.DPOD(np.eye(3), budget=15, epsilon=1.0))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from oracles import bad_features
 
 import dpbai
+from dpbai.designs import g_optimal
 from dpbai.designs.scaling import rank
 
 
@@ -176,3 +177,21 @@ def test_looser_tolerance_is_kept():
     loose = dpbai.g_optimal_design(vectors, tolerance=0.5)
     assert 5 * (1 + 1e-7) < loose.max_variance <= 7.5
     assert math.isclose(loose.weights.sum(), 1)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 5])
+def test_newtons_step_squares_the_distance_to_the_optimum(dimension):
+    """From shares that are a ten thousandth off on the support, one step leaves next to nothing."""
+    rng = np.random.default_rng(dimension)
+    vectors = rng.normal(size=(40, dimension))
+    best = dpbai.g_optimal_design(vectors, tolerance=1e-12).weights
+    some = np.flatnonzero(best)
+    near = best.copy()
+    near[some] *= 1 + 1e-4 * rng.uniform(-1, 1, some.size)
+    near /= near.sum()
+    before, after = (
+        np.abs(variances(vectors, weights)[some] - dimension).max()
+        for weights in (near, g_optimal._newton(vectors, near))
+    )
+    assert before > 1e-5
+    assert after < 1e-2 * before

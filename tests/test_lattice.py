@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -10,7 +12,7 @@ from scipy import special, stats
 
 from dpbai.exact import lattice
 from dpbai.exact.lattice import LatticeVariable
-from dpbai.exact.quadrature import RoughDensityError
+from dpbai.exact.quadrature import RoughDensityError, log_integral
 
 
 def mixture(function, x, start, step, count, share, scale):
@@ -89,3 +91,17 @@ def test_another_decay_from_point_to_point_is_caught(monkeypatch, mutant):
         lambda b, a, values: filtered(b, [a[0], -((-a[1]) ** mutant)], values),
     )
     assert off(LatticeVariable(*law), np.linspace(-1, 3, 30), *law) > 1e-3
+
+
+@pytest.mark.parametrize("at", [0.01, 0.5, 0.99])
+def test_an_integral_sees_what_lies_between_two_known_points_however_narrow(at):
+    """One on the unit interval, and a spike of weight one that no node would hit by chance."""
+    knots = at + np.array([0.0, 1e-9])
+
+    def log_spike(x):
+        inside = (knots[0] < x) & (x < knots[1])
+        return np.tile(np.where(inside, math.log1p(1 / np.diff(knots)[0]), 0.0), (2, 1))
+
+    scan = np.linspace(0, 1, 50)
+    found = log_integral(log_spike, lambda x: log_spike(x)[0], scan, knots, 1e-8)
+    assert found == pytest.approx(math.log(2), abs=1e-7)

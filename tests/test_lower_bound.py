@@ -239,3 +239,5 @@ def test_bad_arguments_are_named():
         case_thresholds(beta=0.5, c=0.0)
     with pytest.raises(ValueError, match="pri"):
         lower_bound_valid_from(arms=4, pri=0.0)
+    with pytest.raises(ValueError, match="arms"):
+        lower_bound_valid_from(arms=3, pri=1.0)

@@ -11,6 +11,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import private_design
+from dpbai.designs.private import by_entries
 
 
 def largest_variance(vectors, pulls, epsilon):
@@ -68,6 +69,16 @@ def test_without_noise_the_bound_proves_the_design(arms, dimension):
     vectors = np.random.default_rng(arms).normal(size=(arms, dimension))
     design = private_design(vectors, pulls=10**7, epsilon=np.inf)
     assert design.variance <= 1.04 * design.bound
+
+
+@pytest.mark.parametrize("on_the_sphere", [False, True])
+def test_of_hundreds_of_arms_a_few_rounds_let_in_those_that_count(on_the_sphere):
+    """Without noise the bound then is within two fifths of the design, whatever their lengths."""
+    vectors = np.random.default_rng(0).normal(size=(500, 8))
+    if on_the_sphere:
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    design = private_design(vectors, pulls=2000, epsilon=np.inf)
+    assert design.variance <= 1.4 * design.bound
 
 
 def test_designs_that_are_known():
@@ -144,6 +155,20 @@ def test_a_design_spends_its_pulls_and_tells_every_contrast(features, more, powe
     assert (design.pulls >= 0).all()
     assert np.linalg.matrix_rank(found.coordinates[design.pulls > 0]) == rank
     assert design.bound <= design.variance * (1 + 1e-6)
+
+
+@given(st.lists(st.lists(st.integers(-1, 1), min_size=3, max_size=3), min_size=1, max_size=20))
+def test_arms_are_taken_by_their_first_entry_then_the_second_and_so_on(rows):
+    vectors = np.array(rows, dtype=float)
+    assert vectors[by_entries(vectors)].tolist() == sorted(rows)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_as_many_pulls_as_a_double_can_count_are_not_overspent(seed):
+    """Their shares add up to one more, now and then."""
+    vectors = np.random.default_rng(seed).normal(size=(6, 2))
+    spent = sum(private_design(vectors, pulls=2**53, epsilon=1.0).pulls.tolist())
+    assert 0 <= 2**53 - spent <= 6
 
 
 def test_arms_alike_get_alike():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from plans import OnePhase, one_phase
 from scipy import stats
 
 import dpbai
@@ -117,6 +118,21 @@ def test_it_is_the_least_of_all_on_random_instances(seed):
     assert (found.budget, found.too_small) == (least, least - 1)
 
 
+def test_of_many_budgets_with_one_plan_it_is_the_least():
+    """Four arms that are pulled equally often: four budgets in a row make one plan."""
+    instance = dpbai.Instance(np.eye(4), [0.9] + [0.2] * 3, rewards=dpbai.Bernoulli)
+
+    def make(budget: int) -> OnePhase:
+        pulls = budget // 4
+        if pulls < 1:
+            raise ValueError("budget must be at least 4")
+        return one_phase((pulls,) * 4, dpbai.Laplace(1 / pulls))
+
+    found = dpbai.smallest_budget(make, instance, error=0.05)
+    least = first_in_a_search_of_every_budget(make, instance, 0.05)
+    assert (found.budget, found.too_small) == (least, least - 1)
+
+
 def test_what_a_bound_excludes_does_err_too_often(monkeypatch):
     """Every stride that the search skips, plan by plan; and it does skip many plans."""
     strides = []
@@ -199,6 +215,18 @@ def test_without_noise_the_answer_agrees_with_the_sum_over_both_counts():
         first, second = (stats.binom.pmf(np.arange(pulls + 1), pulls, mean) for mean in means)
         error = np.sum(first * (1 - np.cumsum(second) + second / 2))
         assert (error <= 0.02) == (budget == found.budget)
+
+
+def test_a_budget_is_simulated_as_often_as_trials_say_at_most(monkeypatch):
+    counts: dict = {}
+
+    def counted(policy, instance, *, trials, seed):
+        counts[policy.budget] = counts.get(policy.budget, 0) + trials
+        return dpbai.simulate(policy, instance, trials=trials, seed=seed)
+
+    monkeypatch.setattr(planning, "simulate", counted)
+    dpbai.smallest_budget(dp_bai, WIDE, error=0.1, within=0.1, trials=300, seed=5)
+    assert max(counts.values()) == 300
 
 
 def test_the_same_seed_gives_the_same_answer():

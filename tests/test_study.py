@@ -123,6 +123,7 @@ def test_level_widens_the_intervals():
         ({"budgets": []}, "must not be empty"),
         ({"budgets": [100, 2]}, "budget must be at least"),
         ({"epsilons": [1.0, -1.0]}, "epsilon must be positive"),
+        ({"within": -0.1}, "within must"),
     ],
 )
 def test_a_bad_cell_is_an_error_before_anything_is_run(changes, match, monkeypatch):

@@ -1,6 +1,7 @@
 """The upper bounds of Theorem 4.2 and of the Gaussian proposition, and from where they hold."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -275,6 +276,18 @@ def test_the_crossovers_separate_the_regimes():
     ]
     assert [regime.row for regime in found] == [3, 2, 2, 1]
     assert {regime.crossovers for regime in found} == {(second, first)}
+
+
+def test_a_budget_at_a_crossover_belongs_to_the_row_that_begins_there():
+    hard = dpbai.hardness(dpbai.synthetic(), epsilon=1.0)
+
+    def found(bai, budget):
+        return regime(replace(hard, bai=bai), dimension=2, budget=budget, delta=0.5)
+
+    noise = found(1.0, 1).crossovers[1]
+    at = [T for T in range(8, 100) if found(noise / T, T).crossovers[1] == T]
+    assert len(at) > 10
+    assert all(found(noise / T, T).row == 1 for T in at)
 
 
 def test_at_delta_zero_only_dp_bai_remains():

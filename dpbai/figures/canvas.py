@@ -167,17 +167,21 @@ def panels_in_a_grid(
                 axes[-2, column].tick_params(labelbottom=True)
         figure.supxlabel(xlabel, fontsize=10)
         figure.supylabel(ylabel, fontsize=10)
-        for panel in axes.flat[:count]:
-            name_lines(panel)
+        name_lines(*axes.flat[:count])
 
 
-def name_lines(axes: Axes) -> None:
+def name_lines(*panels: Axes) -> None:
     """Write the name of each labelled line in its colour beside it, where there is most room.
 
-    Call this when all is drawn and the limits are set.
+    Call this for all panels of a figure when all is drawn and the limits are set.
     """
+    cast(Figure, panels[0].figure).draw_without_rendering()
+    for axes in panels:
+        _name_lines(axes)
+
+
+def _name_lines(axes: Axes) -> None:
     lines = axes.get_lines()
-    cast(Figure, axes.figure).draw_without_rendering()
     frame = axes.get_window_extent()
     paths = [_densely(line, frame) for line in lines]
     taken = np.concatenate(paths)
