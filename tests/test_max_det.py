@@ -244,6 +244,14 @@ def test_arms_and_features_of_any_scales_have_a_max_det_collection(data):
         assert (np.abs(error) <= 1e-9 * largest).all()
 
 
+def test_features_that_are_combinations_of_short_ones_hide_no_part_either():
+    """The first and the last are parallel, and long; the rank is two."""
+    vectors = np.ldexp([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [2.0, 1.0, 2.0]], [-266, -433, -433])
+    found = max_det(vectors)
+    assert found.indices.tolist() == [1, 2]
+    np.testing.assert_allclose(found.coordinates, [[0.5, 0.5], [1, 0], [0, 1]], atol=1e-15)
+
+
 def test_an_arm_that_lacks_the_long_feature_hides_no_part_of_the_others():
     """Brought to order one by itself, it would leave the short feature of the others at 2^-167."""
     vectors = np.ldexp([[1.0, 1.0], [1.0, 0.0], [1.0, 2.0]], [-433, -266])

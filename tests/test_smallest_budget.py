@@ -119,14 +119,14 @@ def test_it_is_the_least_of_all_on_random_instances(seed):
 
 
 def test_of_many_budgets_with_one_plan_it_is_the_least():
-    """Four arms that are pulled equally often: four budgets in a row make one plan."""
-    instance = dpbai.Instance(np.eye(4), [0.9] + [0.2] * 3, rewards=dpbai.Bernoulli)
+    """Three arms that are pulled equally often: three budgets in a row make one plan."""
+    instance = dpbai.Instance(np.eye(3), [0.9, 0.2, 0.2], rewards=dpbai.Bernoulli)
 
     def make(budget: int) -> OnePhase:
-        pulls = budget // 4
+        pulls = budget // 3
         if pulls < 1:
-            raise ValueError("budget must be at least 4")
-        return one_phase((pulls,) * 4, dpbai.Laplace(1 / pulls))
+            raise ValueError("budget must be at least 3")
+        return one_phase((pulls,) * 3, dpbai.Laplace(1 / pulls))
 
     found = dpbai.smallest_budget(make, instance, error=0.05)
     least = first_in_a_search_of_every_budget(make, instance, 0.05)

@@ -110,19 +110,26 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
     dimension = rank(vectors)
     if dimension == vectors.shape[1]:
         return vectors
-    scaled, rows, columns = balanced(vectors)
-    if scaled is vectors:
+    ways = balancings(vectors)
+    if ways[0][0] is vectors:
         # Scaling rows leaves their span alone, and lets no long arm hide a short one.
         axes = linalg.svd(unit_rows(vectors), full_matrices=False)[2]
         return np.asarray(vectors @ axes[:dimension].T)
-    # Rows are combinations of some of them, of which a triangle tells lengths and angles. With
-    # pivots, and the longest coordinates first, it is right for each coordinate, however short.
-    indices = pivots(unit_rows(scaled), dimension)
-    basis = np.ldexp(scaled[indices], columns)
+    # Rows are combinations of some of them, of which a triangle tells lengths and angles: in the
+    # balance in which the combinations miss least, since no row may hide a part of another.
+    found = []
+    for scaled, rows, columns in ways:
+        indices = pivots(unit_rows(scaled), dimension)
+        parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
+        missed = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
+        largest = np.abs(vectors).max(axis=0)
+        error = float(np.abs(missed / np.where(largest > 0, largest, 1.0)).max())
+        found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
+    _, basis, parts, rows = min(found, key=lambda way: way[0])
+    # With pivots, and the longest coordinates first, it is right for each of them, however short.
     longest = np.argsort(-np.abs(basis).max(axis=0))
     triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
-    coordinates = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
-    return np.ldexp(coordinates[:, order] @ triangle[:dimension].T, rows[:, None])
+    return np.ldexp(parts[:, order] @ triangle[:dimension].T, rows[:, None])
 
 
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
