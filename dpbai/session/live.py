@@ -261,7 +261,7 @@ class Session:
     def deviations(self) -> dict[Label, float]:
         """The standard deviations of the noise in `estimates`, by the plans alone."""
         return {
-            self.labels[arm]: deviation * (self.reward_range[1] - self.reward_range[0])
+            self.labels[arm]: float(deviation) * (self.reward_range[1] - self.reward_range[0])
             for number, phase in enumerate(self.phases, start=1)
             for arm, deviation in zip(
                 phase.active, noise_deviations(self.phases[:number]), strict=True
