@@ -498,6 +498,13 @@ def test_a_forged_file_that_does_not_fit_together_is_refused(begun, edit):
     assert refused(begun)
 
 
+def test_a_sum_that_is_refused_is_not_told(begun):
+    forge(begun, lambda content: content["current"].update(sums=["0.1234567,", "0"]))
+    with pytest.raises(SessionError, match="sums and counts do not fit") as error:
+        Session.resume(begun, noise=Deaf())
+    assert "1234567" not in "".join(traceback.format_exception(error.value))
+
+
 def test_a_phase_that_a_changed_library_plans_otherwise_is_refused(begun, monkeypatch):
     original = dpbai.DPBAI.phase
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import combinations, takewhile
 from math import comb
 from typing import TypeGuard
@@ -61,25 +60,24 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
         ]
         _check_pure(policy, phases[0], spent=layer[begun[0]], past=begun[0][1])
         plans.append(phases)
-        survivors: Iterable[tuple[int, tuple[int, ...]]]
+        led = list(zip(begun, phases, strict=True))
         if sum(comb(len(phase.active), phase.keep) for phase in phases) <= limit:
-            survivors = (
-                (number, kept)
-                for number, phase in enumerate(phases)
-                for kept in combinations(phase.active, phase.keep)
-            )
+            survivors = [
+                (at, kept) for at in led for kept in combinations(at[1].active, at[1].keep)
+            ]
         else:
             complete = False
-            drawn = [(number, phases[number]) for number in rng.integers(len(phases), size=limit)]
-            survivors = (
-                (number, tuple(sorted(rng.choice(p.active, p.keep, replace=False).tolist())))
-                for number, p in drawn
-            )
+            drawn = [led[number] for number in rng.integers(len(led), size=limit)]
+            survivors = [(at, _some(at[1], rng)) for at in drawn]
         before, layer = layer, {}
-        for number, kept in survivors:
-            key = kept, path_after(policy, begun[number][1], phases[number])
-            layer[key] = max(layer.get(key, 0), before[begun[number]] + phases[number].cost)
+        for (key, phase), kept in survivors:
+            after = kept, path_after(policy, key[1], phase)
+            layer[after] = max(layer.get(after, 0), before[key] + phase.cost)
     return plans, complete
+
+
+def _some(phase: Phase, rng: np.random.Generator) -> tuple[int, ...]:
+    return tuple(sorted(rng.choice(phase.active, phase.keep, replace=False).tolist()))
 
 
 def _check_pure(policy: Policy, phase: Phase, spent: int, past: tuple[Phase, ...]) -> None:

@@ -70,9 +70,13 @@ def received_in(
     )
     if not same_noise or any(stored[key] != planned[key] for key in planned.keys() - {"noise"}):
         raise ValueError(f"phase {phase.index} was begun with another plan than this version makes")
-    sums, counts = tuple(map(Fraction, stored["sums"])), tuple(stored["counts"])
-    rows = zip(counts, sums, phase.pulls, strict=True)
-    if not all(0 <= total <= count <= pulls for count, total, pulls in rows):
+    try:
+        sums, counts = tuple(map(Fraction, stored["sums"])), tuple(stored["counts"])
+        rows = zip(counts, sums, phase.pulls, strict=True)
+        fit = all(0 <= total <= count <= pulls for count, total, pulls in rows)
+    except (ValueError, TypeError, ArithmeticError):  # which would tell what the sums are
+        fit = False
+    if not fit:
         raise ValueError("its sums and counts do not fit its plan")
     return sums, counts
 
