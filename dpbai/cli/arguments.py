@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, WITH_DELTA
+from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, UNIT, WITH_DELTA, Scale
 
 FIGURES = (".png", ".svg")
 EPILOG = """\
@@ -57,6 +57,18 @@ class Help(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+class _Range(argparse.Action):
+    """Takes a range of rewards as a `Scale`."""
+
+    def __call__(self, _: object, given: argparse.Namespace, values: Any, *__: object) -> None:
+        from dpbai.session.rewards import checked_range
+
+        try:
+            setattr(given, self.dest, Scale(*checked_range(values)))
+        except ValueError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
 
 
 def option(name: str, text: str, *names: str, **settings: Any) -> Option:
@@ -118,7 +130,7 @@ def trials(default: int, text: str = "simulated runs") -> Option:
 
 def reward_range(text: str) -> Option:
     """Return the scale of rewards, with what it is for."""
-    return option("--reward-range", text, nargs=2, type=float, default=[0.0, 1.0],
+    return option("--reward-range", text, nargs=2, type=float, action=_Range, default=UNIT,
                   metavar=("LOW", "HIGH"))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Title, and name in `dpbai`, where the class is looked up only when it is used.
 POLICIES = {
-    "dp-design": ("DPDesign", "DPDesign"),
+    "dp-design": ("DP-Design", "DPDesign"),
     "dp-bai": ("DP-BAI", "DPBAI"),
     "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
     "baseline": ("Baseline", "Baseline"),

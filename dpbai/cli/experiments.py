@@ -26,7 +26,6 @@ from dpbai.exact import NotExactError, exact_success
 from dpbai.instance import Instance
 from dpbai.planning import smallest_budget
 from dpbai.policies import Policy
-from dpbai.session.rewards import checked_range
 from dpbai.simulate import Simulation, simulate
 from dpbai.study import study, takes_epsilon
 
@@ -58,7 +57,7 @@ def leading(
     arms = [labels.index(given.best)] if given.best is not None else [int(arm) for arm in spread]
     # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
     law = choices.REWARDS[getattr(given, "rewards", "bernoulli")]
-    return gaps.every(features, arms, given.gap, law, _scale(given))
+    return gaps.every(features, arms, given.gap, law, given.reward_range)
 
 
 def show_expected(
@@ -68,7 +67,7 @@ def show_expected(
     instances: Mapping[int, Instance],
 ) -> None:
     """Say how often `policy` finds the best arm, in instances where it leads by --gap."""
-    scale = _scale(given)
+    scale = given.reward_range
     rows = [
         (*_success(policy, instance, given), arm)
         for arm, instance in tqdm(instances.items(), unit="arm", disable=None, leave=False)
@@ -102,7 +101,7 @@ def simulated(given: argparse.Namespace) -> None:
     """Run a policy many times on supposed means."""
     labels, features, _ = tables.read_arms(given)
     policy, instance = choices.policy(given, features), _instance(given, labels, features)
-    scale = _scale(given)
+    scale = given.reward_range
     result = _simulated(policy, instance, given)
     recommended = result.recommended.tolist()
     means = map(scale.shown, instance.means.tolist())
@@ -128,11 +127,10 @@ def simulated(given: argparse.Namespace) -> None:
 def studied(given: argparse.Namespace) -> None:
     """Compare policies over budgets and epsilons."""
     labels, features, _ = tables.read_arms(given)
-    scale = _scale(given)
+    scale = given.reward_range
     makers = {name: choices.maker(name, given.delta) for name in given.policies}
-    pool: Any = nullcontext()
-    if given.jobs > 1:
-        pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"))
+    spawn = partial(ProcessPoolExecutor, given.jobs, mp_context=get_context("spawn"))
+    pool: Any = spawn() if given.jobs > 1 else nullcontext()
     with pool as executor:
         frame = study(
             {choices.POLICIES[name][0]: maker for name, maker in makers.items()},
@@ -159,9 +157,12 @@ def budgeted(given: argparse.Namespace) -> None:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features, _ = tables.read_arms(given)
     makers = {name: choices.maker(name, given.delta) for name in given.policies}
-    instance, scale = _instance(given, labels, features), _scale(given)
+    instance, scale = _instance(given, labels, features), given.reward_range
     epsilons = sorted({*given.epsilons} - {math.inf})
-    right = _right(labels, instance, given.within, scale)
+    lead = scale.width * min(instance.gaps[instance.gaps > 0], default=0.0)
+    right = f"{_best_of(labels, instance)} (ahead by {lead:.4g})"
+    if given.within:
+        right = f"at most {given.within:g} below {_best_of(labels, instance)}"
     say(f"Least budget for an answer that is {right} with probability {given.success:g}:")
     print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
     rows: list[tuple[Any, ...]] = []
@@ -209,10 +210,6 @@ def budgeted(given: argparse.Namespace) -> None:
         _draw_budgets(rows, given.figure)
 
 
-def _scale(given: argparse.Namespace) -> Scale:
-    return Scale(*checked_range(given.reward_range))
-
-
 def _simulated(policy: Policy, instance: Instance, given: argparse.Namespace) -> Simulation:
     return simulate(policy, instance, trials=given.trials, seed=given.seed)
 
@@ -221,22 +218,13 @@ def _best_of(labels: Sequence[str], instance: Instance) -> str:
     return " or ".join(quoted(labels[arm]) for arm in instance.ties)
 
 
-def _right(labels: Sequence[str], instance: Instance, within: float, scale: Scale) -> str:
-    """Return in words which answers are right."""
-    best = _best_of(labels, instance)
-    if within:
-        return f"at most {within:g} below {best}"
-    lead = min(instance.gaps[instance.gaps > 0], default=0.0)
-    return f"{best} (ahead by {lead * scale.width:.4g})"
-
-
 def _made(make: Callable[..., Policy], budget: int) -> Policy:
     return make(budget=budget)
 
 
 def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatArray) -> Instance:
     """Return the instance of --means, or of --gap: that with the smallest gaps in all."""
-    scale = _scale(given)
+    scale = given.reward_range
     if given.means is None:
         instances = leading(given, labels, features).values()
         hardest = min(instances, key=lambda instance: float(instance.gaps.sum()))
@@ -275,7 +263,7 @@ def _success(
         with suppress(NotExactError):
             exact = exact_success(policy, instance)
             return exact, exact, exact
-    result, within = _simulated(policy, instance, given), given.within / _scale(given).width
+    result, within = _simulated(policy, instance, given), given.within / given.reward_range.width
     return (result.within(within), *result.interval(within=within))
 
 

@@ -39,16 +39,11 @@ def closest(features: FloatArray, best: int, gap: float, law: Law) -> Instance |
         return None
     middle = _VARIES_MOST + gap / 2
     least = sum_of_gaps @ found
+    # One more unknown: how far the best arm is from there.
+    distance = np.append(np.zeros(len(allowed) + 1), [-1.0, -1.0])
     levelled = _least(
-        np.append(0.0 * sum_of_gaps, 1.0),  # the last unknown: how far the best arm is from there
-        np.vstack(
-            [
-                np.c_[allowed, np.zeros(len(allowed))],
-                np.append(sum_of_gaps, 0.0),
-                np.append(rows[best], -1.0),
-                np.append(-rows[best], -1.0),
-            ]
-        ),
+        np.append(0.0 * sum_of_gaps, 1.0),
+        np.c_[np.vstack([allowed, sum_of_gaps, rows[best], -rows[best]]), distance],
         np.append(limits, [least + _SLACK * max(least, gap), middle, -middle]),
     )
     found = found if levelled is None else levelled[:-1]

@@ -64,7 +64,7 @@ def start(given: argparse.Namespace) -> None:
         noise=getattr(dpbai, choices.NOISE[given.noise])(),
         path=given.session,
         labels=table.labels,
-        reward_range=tuple(given.reward_range),
+        reward_range=given.reward_range,
     )
     print(f"{given.session} is ready.")
     _advise(given, table, len(session.phase.pulled) if session.phase else 0)
@@ -140,7 +140,7 @@ def recommend(given: argparse.Namespace) -> None:
         missing = sum(session.requests.values())
         raise SessionError(
             f"the run is not finished: {missing} rewards of phase {len(session.released) + 1} are "
-            "missing, see `dpbai next`"
+            "missing, see `dpbai next`, or `dpbai end-phase` if no more will come"
         )
     last = {label: released.phase for released in session.released for label in released.active}
     estimates, deviations = session.estimates, session.deviations

@@ -56,13 +56,17 @@ class Sheet:
         if len(rows) < 2:
             raise ValueError(f"{path}: there must be a first line of names, and a line of values")
         sheet = cls(path, rows[0][1], rows[1:], separator == ";", private)
-        names = [name for name in sheet.header if name]
+        names = list(filter(None, sheet.header))
         if len(set(names)) < len(names):
             raise ValueError(f"{path}: the columns must have distinct names")
         for line, cells in sheet.rows:
             if len(cells) != len(sheet.header):
-                raise ValueError(f"{path}, line {line}: there must be {len(sheet.header)} values")
+                raise sheet.wrong(line, f"there must be {len(sheet.header)} values")
         return sheet
+
+    def wrong(self, line: int, what: str) -> ValueError:
+        """Return the error that tells what is wrong in a line."""
+        return ValueError(f"{self.path}, line {line}: {what}")
 
     def column(self, name: str, option: str = "") -> int:
         """Return the place of a column, in upper or lower case; `option` chooses another."""
@@ -84,27 +88,27 @@ class Sheet:
         for line, cells in self.rows:
             label = cells[place]
             if not label:
-                raise ValueError(f"{self.path}, line {line}: the arm has no name")
+                raise self.wrong(line, "the arm has no name")
             if label in found:
-                raise ValueError(
-                    f"{self.path}, line {line}: arm {label!r} is in line {found[label]} already"
-                )
+                raise self.wrong(line, f"arm {label!r} is in line {found[label]} already")
             found[label] = line
         return tuple(found)
 
-    def number(self, text: str, what: str) -> float:
-        """Return a finite number; True and False are 1 and 0."""
-        got = "" if self.private else f", got {text!r}"
+    def number(self, line: int, text: str, what: str, way: str = "") -> float:
+        """Return a finite number of a line; True and False are 1 and 0."""
         if text.casefold() in _TRUTH:
             return _TRUTH[text.casefold()]
         if text.casefold() in _MISSING:
-            raise ValueError(f"{what} must be a number, and is missing; the line can be left out")
+            column = ", or the column by --features" if way else ""
+            text = f"and is missing; the line can be left out{column}"
+            raise self.wrong(line, f"{what} must be a number, {text}")
+        got = "" if self.private else f", got {text!r}"
         try:
             value = float(text.replace(",", ".") if self.comma and "." not in text else text)
         except ValueError:
-            raise ValueError(f"{what} must be a number{got}") from None
+            raise self.wrong(line, f"{what} must be a number{got}{way}") from None
         if not math.isfinite(value) or "_" in text:
-            raise ValueError(f"{what} must be a finite number{got}")
+            raise self.wrong(line, f"{what} must be a finite number{got}")
         return value
 
 

@@ -44,6 +44,11 @@ def read_arms(given: argparse.Namespace) -> Arms:
     columns: dict[str, list[float]] = {}
     for place in places:
         name = sheet.header[place]
+        told = name or "the column without a name"
+        way = (
+            f" (--features chooses columns, --categorical {quoted(name)} makes indicators of a "
+            "column of words)"
+        )
         if place in categories:
             levels = sorted({cells[place] for _, cells in sheet.rows})
             # The indicators of a second column would add up to those of the first.
@@ -51,7 +56,10 @@ def read_arms(given: argparse.Namespace) -> Arms:
                 indicator = [float(cells[place] == level) for _, cells in sheet.rows]
                 columns[f"{name}={level}"] = indicator
         elif place != arm:
-            columns[name] = _numbers(sheet, place, labels)
+            columns[name] = [
+                sheet.number(line, cells[place], f"{told} of arm {label!r}", way)
+                for (line, cells), label in zip(sheet.rows, labels, strict=True)
+            ]
     if not columns:
         raise ValueError(f"{sheet.path}: beside column {sheet.header[arm]} there must be features")
     features = np.array(list(columns.values())).T
@@ -66,20 +74,6 @@ def has_constant(features: FloatArray) -> bool:
     return rank(np.c_[features, np.ones(len(features))]) == rank(features)
 
 
-def _numbers(sheet: Sheet, place: int, labels: Sequence[str]) -> list[float]:
-    name = sheet.header[place]
-    numbers = []
-    for (line, cells), label in zip(sheet.rows, labels, strict=True):
-        try:
-            what = f"{sheet.path}, line {line}: {name or 'the column without a name'}"
-            numbers.append(sheet.number(cells[place], f"{what} of arm {label!r}"))
-        except ValueError as error:
-            words = f", --categorical {quoted(name)} makes indicators of a column of words"
-            way = f"--features chooses columns{'' if 'is missing' in str(error) else words}"
-            raise ValueError(f"{error} ({way})") from None
-    return numbers
-
-
 def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     """Return the means, in the order of `labels`, of a file with columns arm and mean."""
     sheet = Sheet.read(given.means)
@@ -88,16 +82,14 @@ def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     told = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
     for label in told:
         if label not in labels:
-            raise ValueError(
-                f"{sheet.path}, line {told[label][0]}: {label!r} is none of the arms"
-                f"{nearest(label, labels)}"
-            )
+            near = nearest(label, labels)
+            raise sheet.wrong(told[label][0], f"{label!r} is none of the arms{near}")
     mean, means = sheet.column("mean"), []
     for label in labels:
         if label not in told:
             raise ValueError(f"{sheet.path}: it must hold each arm once, and {label!r} is missing")
         line, cells = told[label]
-        means.append(sheet.number(cells[mean], f"{sheet.path}, line {line}: mean of arm {label!r}"))
+        means.append(sheet.number(line, cells[mean], f"mean of arm {label!r}"))
     return means
 
 
@@ -120,17 +112,19 @@ def read_rewards(
     values: dict[Label, list[float]] = {}
     counts: Counter[Label] = Counter()
     for line, cells in sheet.rows:
-        where = f"{sheet.path}, line {line}"
         # Not quoted: a file with its columns the wrong way round has rewards here.
         if cells[arm] not in names:
-            raise ValueError(f"{where}: this is none of the arms{nearest(cells[arm], names)}")
+            raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
         label = names[cells[arm]]
-        value = sheet.number(cells[place], f"{where}: {column}")
-        count = 1 if counted is None else _count(cells[counted], f"{where}: count")
+        value = sheet.number(line, cells[place], column)
+        told = "1" if counted is None else cells[counted]
+        count = int(told) if told.isascii() and told.isdigit() else 0
+        if not 0 < count <= 2**53:
+            raise sheet.wrong(line, "count must be a whole number, at least 1")
         if not count * low <= value <= count * high:
             times = " times count" if summed else ""
             bound = f"[{bounds[0]:.15g}, {bounds[1]:.15g}]{times}"
-            raise ValueError(f"{where}: {column} must lie in {bound}")
+            raise sheet.wrong(line, f"{column} must lie in {bound}")
         values.setdefault(label, []).append(value)
         counts[label] += count
     return {label: (exact_sum(np.array(found)), counts[label]) for label, found in values.items()}
@@ -159,10 +153,7 @@ def write_to(opened: TextIO, table: Table) -> None:
 
 def show(table: Table) -> None:
     """Print a table, aligned, with four digits of each number; of many rows the first ones."""
-    lines = [
-        table.columns,
-        *(list(map(_shown, row)) for row in table.rows[:_MOST_ROWS]),
-    ]
+    lines = [table.columns, *(list(map(_shown, row)) for row in table.rows[:_MOST_ROWS])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
@@ -194,9 +185,3 @@ def _cell(value: object, number: Callable[[float], str]) -> str:
 
 def _shown(value: object) -> str:
     return quoted(value) if isinstance(value, str) else _cell(value, "{:.4g}".format)
-
-
-def _count(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 2**53:
-        raise ValueError(f"{what} must be a whole number, at least 1")
-    return int(text)
