@@ -7,11 +7,13 @@ the grid and that seed: not on the order in which cells run, nor on where.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from dpbai import _check
@@ -157,14 +159,11 @@ def _cells(
     budgets: Sequence[int],
     epsilons: Sequence[float],
 ) -> Iterator[Cell]:
-    for name, maker in policies.items():
-        for budget in budgets:
-            if takes_epsilon(maker):
-                for epsilon in epsilons:
-                    policy = maker(instance.features, budget=budget, epsilon=epsilon)
-                    yield Cell(name, budget, float(epsilon), policy)
-            else:
-                yield Cell(name, budget, float("nan"), maker(instance.features, budget=budget))
+    for (name, maker), budget in product(policies.items(), budgets):
+        options = [{"epsilon": epsilon} for epsilon in epsilons] if takes_epsilon(maker) else [{}]
+        for option in options:
+            policy = maker(instance.features, budget=budget, **option)
+            yield Cell(name, budget, float(option.get("epsilon", math.nan)), policy)
 
 
 def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[str, object]:
