@@ -108,7 +108,9 @@ def epsilon(value: Any) -> float:
     Beyond these, noise of the order of 1/epsilon would overflow, or vanish and protect nothing.
     """
     result = number(value, "epsilon", "(0, inf]")
-    return result if math.isinf(result) else number(value, "epsilon", "[1e-300, 1e300]")
+    if math.isinf(result):
+        return result
+    return number(value, "epsilon, unless it is infinite (no noise),", "[1e-300, 1e300]")
 
 
 def fields(record: Any, **intervals: str) -> None:

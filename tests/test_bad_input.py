@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, Instance, ODLinBAI, Schedule
+from dpbai import (
+    DPBAI,
+    DPOD,
+    Baseline,
+    DPBAIGauss,
+    DPDesign,
+    Instance,
+    ODLinBAI,
+    Schedule,
+    _check,
+)
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 dpbai_ = partial(DPBAI, X)
@@ -40,8 +50,8 @@ BAD_EPSILONS = [
     (-1.0, ValueError, "epsilon must be positive, got -1"),
     (-math.inf, ValueError, "epsilon must be positive, got -inf"),
     (math.nan, ValueError, "epsilon must not be NaN"),
-    (1e-320, ValueError, r"epsilon must lie in \[1e-300, 1e300\], got 1e-320"),
-    (1e301, ValueError, r"epsilon must lie in \[1e-300, 1e300\], got 1e\+301"),
+    (1e-320, ValueError, r"epsilon, .* must lie in \[1e-300, 1e300\], got 1e-320"),
+    (1e301, ValueError, r"epsilon, .* must lie in \[1e-300, 1e300\], got 1e\+301"),
     (True, TypeError, "epsilon must be a real number"),
     ("1", TypeError, "epsilon must be a real number"),
     (None, TypeError, "epsilon must be a real number"),
@@ -342,7 +352,7 @@ def test_bad_levels(level):
         (lambda: dpbai.g_optimal_design([[math.inf]]), "vectors must be finite"),
         (
             lambda: dpbai.g_optimal_design(X, tolerance=0),
-            "tolerance must be finite and at least 1e-12",
+            r"tolerance must lie in \[1e-12, inf\)",
         ),
         (lambda: dpbai.g_optimal_design(X, tolerance=math.nan), "tolerance must not be NaN"),
     ],
@@ -432,3 +442,25 @@ def test_malformed_sums_are_refused_without_being_told():
     with pytest.raises(TypeError, match="doubles") as refused:
         session.record({0: secret})
     assert "7654321" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside"),
+    [
+        ("[0, 1]", (0, 0.5, 1), (-5e-324, math.nextafter(1, 2), math.inf)),
+        ("[0, 1)", (0, 0.5, math.nextafter(1, 0)), (-5e-324, 1)),
+        ("(0, 1]", (5e-324, 1), (0, -0.0, math.nextafter(1, 2))),
+        ("(0, 1)", (5e-324, math.nextafter(1, 0)), (0, 1, -math.inf)),
+        ("(0, inf)", (5e-324, 1e308), (0, math.inf, -1)),
+        ("[0, inf]", (0, -0.0, math.inf), (-5e-324, -math.inf)),
+        ("[-inf, inf]", (-math.inf, 0, math.inf), ()),
+    ],
+)
+def test_a_number_is_taken_where_its_interval_says(interval, inside, outside):
+    for value in inside:
+        assert _check.number(value, "x", interval) == value
+    for value in outside:
+        with pytest.raises(ValueError, match=rf"^x must .*, got {re.escape(str(float(value)))}$"):
+            _check.number(value, "x", interval)
+    with pytest.raises(ValueError, match="x must not be NaN"):
+        _check.number(math.nan, "x", interval)

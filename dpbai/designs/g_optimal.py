@@ -79,10 +79,7 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
     the optimum. The start is the column-pivoted QR basis.
     """
     array = _check.matrix(vectors, "vectors", least_rows=1)
-    if not _LEAST_TOLERANCE <= _check.number(tolerance, "tolerance") < np.inf:
-        raise ValueError(
-            f"tolerance must be finite and at least {_LEAST_TOLERANCE}, got {tolerance}"
-        )
+    tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
     reduced = span_coordinates(array)
     arms, rank = reduced.shape
     weights = np.zeros(arms)

@@ -74,8 +74,7 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    if not 1e-10 <= _check.number(rtol, "rtol") <= 1e-2:
-        raise ValueError(f"rtol must lie in [1e-10, 1e-2], got {rtol}")
+    rtol = _check.number(rtol, "rtol", "[1e-10, 1e-2]")
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")

@@ -78,8 +78,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    if not 1e-12 <= _check.number(rtol, "rtol") <= 1e-2:
-        raise ValueError(f"rtol must lie in [1e-12, 1e-2], got {rtol}")
+    rtol = _check.number(rtol, "rtol", "[1e-12, 1e-2]")
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")

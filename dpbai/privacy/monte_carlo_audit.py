@@ -101,9 +101,7 @@ def monte_carlo_audit(
     Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
     Ullman and Oprea (2020).
     """
-    delta, level = _check.number(delta, "delta"), _check.proportion(level, "level")
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
+    delta, level = _check.number(delta, "delta", "[0, 1)"), _check.proportion(level, "level")
     half = _check.trials(trials, least=2) // 2
     pair = _default_tables(policy) if tables is None else _checked_tables(policy, tables)
     rng, run = _check.generator(seed), run_on_table if run is None else run
