@@ -166,9 +166,9 @@ def test_arms_are_taken_by_their_first_entry_then_the_second_and_so_on(rows):
 @pytest.mark.parametrize("seed", range(8))
 def test_as_many_pulls_as_a_double_can_count_are_not_overspent(seed):
     """Their shares add up to one more, now and then."""
-    vectors = np.random.default_rng(seed).normal(size=(6, 2))
+    vectors = np.random.default_rng(seed).normal(size=(3, 2))
     spent = sum(private_design(vectors, pulls=2**53, epsilon=1.0).pulls.tolist())
-    assert 0 <= 2**53 - spent <= 6
+    assert 0 <= 2**53 - spent <= 3
 
 
 def test_arms_alike_get_alike():

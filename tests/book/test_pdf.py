@@ -120,9 +120,9 @@ def test_links_to_other_pages_and_the_contents_tell_numbers(joined: BeautifulSou
 
 def test_numbers_are_those_of_the_pages_that_links_lead_to(tmp_path: Path) -> None:
     writer = PdfWriter()
-    for name in ("one", "two"):
-        page = writer.add_blank_page(100, 100)
-        writer.add_named_destination(name, page.page_number)
+    for number, name in enumerate(("one", "two")):
+        writer.add_blank_page(100, 100)
+        writer.add_named_destination(name, number)
     writer.write(tmp_path / "a.pdf")
     assert pdf.page_numbers(tmp_path / "a.pdf") == {"one": 1, "two": 2}
 
