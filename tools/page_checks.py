@@ -117,7 +117,9 @@ def secret_scrolling(page: Page) -> list[str]:
                        && (e.querySelector(":scope > mjx-math")?.getBoundingClientRect().width
                            ?? e.scrollWidth) > e.clientWidth + 1)
           .filter(e => e.tabIndex !== 0
-                       || !getComputedStyle(e).backgroundImage.includes("gradient"))
+                       || !getComputedStyle(e).backgroundImage.includes("gradient")
+                       || [...e.querySelectorAll("td, th")].some(
+                            cell => getComputedStyle(cell).backgroundColor !== "rgba(0, 0, 0, 0)"))
           .map(e => `${e.scrollWidth - e.clientWidth} pixels out of sight, and no hint: `
                     + e.textContent.trim().slice(0, 60))"""
     )
