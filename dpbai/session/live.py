@@ -32,29 +32,13 @@ from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
 from dpbai.privacy.certificate import Certificate, certify
 from dpbai.session import file
-from dpbai.session.noise import (
-    NumpyNoise,
-    OpenDPNoise,
-    ReleaseNoise,
-    ReleaseWarning,
-)
-from dpbai.session.records import (
-    Label,
-    Released,
-    SessionError,
-    State,
-    checked_labels,
-    with_batch,
-)
+from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
+from dpbai.session.records import Label, Released, SessionError, State, checked_labels, with_batch
 from dpbai.session.rewards import Range, Sum, array_sum, checked_range, stated_sum
 from dpbai.session.run import Run
 from dpbai.session.shorter import noise_deviations
 from dpbai.session.store import Store
 
-SOURCES: dict[str, Callable[[], ReleaseNoise]] = {
-    OpenDPNoise.name: OpenDPNoise,
-    NumpyNoise.name: NumpyNoise,
-}
 # What comes of a content that was edited, with a checksum to match.
 _UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
 
@@ -198,7 +182,10 @@ class Session:
 
     @property
     def phase(self) -> Phase | None:
-        """The plan of the phase under way, or None when the session is finished."""
+        """The plan of the phase under way, or None when the session is finished.
+
+        It is for rewards mapped to [0, 1], and so is its noise; `deviations` are in their units.
+        """
         return self._state.phase
 
     @property
@@ -371,6 +358,7 @@ class Session:
 
 
 def _source(name: str) -> ReleaseNoise:
-    if name not in SOURCES:
-        raise ValueError(f"it was begun with noise from {name}: pass that noise")
-    return SOURCES[name]()
+    for source in (OpenDPNoise, NumpyNoise):
+        if source.name == name:
+            return source()
+    raise ValueError(f"it was begun with noise from {name}: pass that noise")

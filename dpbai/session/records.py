@@ -48,7 +48,7 @@ class Release:
     Attributes
     ----------
     statistic : tuple of float
-        The released statistic, noise included.
+        The released statistic of rewards mapped to [0, 1], noise included.
     epsilon, delta : float
         The privacy loss of this release, by the account of what drew the noise.
     remarks : tuple of str
@@ -77,7 +77,7 @@ class Released(Release):
         How often each of them was: as planned, or less if the phase was ended early.
     estimates : tuple of float
         Estimated means of the `active` arms, computed from what was released, in the units of the
-        rewards (`statistic` is of rewards mapped to [0, 1]).
+        rewards.
     """
 
     phase: int
