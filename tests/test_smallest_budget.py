@@ -118,19 +118,19 @@ def test_it_is_the_least_of_all_on_random_instances(seed):
     assert (found.budget, found.too_small) == (least, least - 1)
 
 
-def test_of_many_budgets_with_one_plan_it_is_the_least():
-    """Three arms that are pulled equally often: three budgets in a row make one plan."""
-    instance = dpbai.Instance(np.eye(3), [0.9, 0.2, 0.2], rewards=dpbai.Bernoulli)
+def test_of_several_budgets_with_one_plan_it_is_the_least():
+    """Two arms are pulled once for three budgets, and the error rises and falls."""
 
     def make(budget: int) -> OnePhase:
-        pulls = budget // 3
-        if pulls < 1:
+        if budget < 3:
             raise ValueError("budget must be at least 3")
-        return one_phase((pulls,) * 3, dpbai.Laplace(1 / pulls))
+        n = budget // 3
+        return one_phase((n, n), dpbai.Laplace(0.03 / n), LATTICE.features, pulled=(0, 1))
 
-    found = dpbai.smallest_budget(make, instance, error=0.05)
-    least = first_in_a_search_of_every_budget(make, instance, 0.05)
-    assert (found.budget, found.too_small) == (least, least - 1)
+    for error in (0.19, 0.22, 0.24, 0.26, 0.28):
+        found = dpbai.smallest_budget(make, LATTICE, error=error)
+        least = first_in_a_search_of_every_budget(make, LATTICE, error)
+        assert (found.budget, found.too_small) == (least, least - 1)
 
 
 def test_what_a_bound_excludes_does_err_too_often(monkeypatch):
