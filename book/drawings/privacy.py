@@ -289,7 +289,6 @@ def rival_errors(
             panel.set(title=title, xscale="log", xlim=ends, xlabel="budget $T$ (pulls, log)")
             panel.set(yscale="log", ylim=(floor, 1))
         axes[0].set_ylabel("exact error probability (log)")
-        for panel in axes:
-            name_lines(panel)
+        name_lines(*axes)
         figure.legend([shade], ["the paper's table ticks DP-BAI-Gauss"], loc="outside upper center")
     return figure

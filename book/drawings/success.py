@@ -75,8 +75,7 @@ def by_dimension(table: pd.DataFrame) -> Picture:
         axes[0].set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.02))
         axes[0].set_ylabel("success rate (0 to 1)")
         axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
-        for panel in axes:
-            name_lines(panel)
+        name_lines(*axes)
     return figure
 
 
