@@ -25,21 +25,15 @@ function keepColumns() {
 }
 
 // Where there is no room for a picture's own size, a tap shows it at that size, to be moved about.
-function markShrunk() {
-  for (const image of document.querySelectorAll("article :is(figure, .widget-html) img")) {
-    const shrunk = image.naturalWidth > 1.2 * image.width && image.width > 0;
-    if (image.width) image.classList.toggle("shrunk", shrunk);
-  }
-}
 function enlarge({ target }) {
-  if (!target.matches("article img.shrunk")) return;
+  const picture = target.matches("article :is(figure, .widget-html) img");
+  if (!picture || target.naturalWidth < 1.2 * target.width) return;
   const dialog = document.createElement("dialog");
   dialog.className = "enlarged";
   dialog.ariaLabel = "The picture at full size";
   const close = document.createElement("button");
   close.textContent = "Close";
   const image = target.cloneNode();
-  image.removeAttribute("class");
   dialog.append(close, image);
   dialog.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
@@ -127,7 +121,7 @@ document.addEventListener("DOMContentLoaded", keepPunctuation);
 window.addEventListener("load", () => {
   const article = document.querySelector("article");
   if (!article) return;
-  new MutationObserver(() => { nameSliders(); markShrunk(); }).observe(article, {
+  new MutationObserver(nameSliders).observe(article, {
     childList: true,
     subtree: true,
     attributeFilter: ["aria-valuetext"],
@@ -136,9 +130,7 @@ window.addEventListener("load", () => {
   unlistCitations();
   keepColumns();
   makeScrollable();
-  markShrunk();
   article.addEventListener("click", enlarge);
-  article.addEventListener("load", markShrunk, true);  // pictures that come late
   window.MathJax?.startup?.promise?.then(makeScrollable);
 });
-window.addEventListener("resize", () => { makeScrollable(); markShrunk(); });
+window.addEventListener("resize", makeScrollable);
