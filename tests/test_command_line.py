@@ -271,6 +271,17 @@ def test_the_closest_instance_has_the_smallest_sum_of_gaps(name):
             assert FEATURES @ theta == pytest.approx(instance.means, abs=1e-6)
 
 
+def test_the_largest_lead_that_is_told_is_the_largest():
+    law = choices.REWARDS["bernoulli"]
+    leads = [gaps.largest(FEATURES, arm, law) for arm in range(6)]
+    for arm, lead in enumerate(leads):
+        assert gaps.closest(FEATURES, arm, 1.001 * lead + 1e-6, law) is None
+        assert lead == 0 or gaps.closest(FEATURES, arm, 0.999 * lead, law) is not None
+    with pytest.raises(ValueError, match=f"the largest lead is {4 * max(leads):.3g}$"):
+        gaps.every(FEATURES, range(6), 2.0, law, choices.Scale(1.0, 5.0))
+    assert gaps.largest(np.zeros((3, 2)), 0, law) == gaps.largest(np.ones((3, 2)), 0, law) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("bernoulli", [0.55, 0.45]), ("uniform", [0.5, 0.4]), ("beta", [0.55, 0.45])],

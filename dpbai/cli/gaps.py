@@ -25,15 +25,8 @@ def closest(features: FloatArray, best: int, gap: float, law: Law) -> Instance |
     vary most and the best arm is hardest to find. None if there are none, for instance if another
     arm has the same features.
     """
-    reduced = span_coordinates(features)
-    if not reduced.shape[1]:
-        return None
-    # The unknowns are the means of some arms that span the others: units have no say in that.
-    rows = basis_coordinates(reduced)[1]
-    lead = rows[best] - np.delete(rows, best, axis=0)
-    sum_of_gaps = lead.sum(axis=0)
-    allowed = np.vstack([-lead, rows, -rows])
-    limits = np.repeat([-gap, law.highest, -law.lowest], [len(lead), len(rows), len(rows)])
+    rows, allowed, limits = _linear(features, best, gap, law)
+    sum_of_gaps = -allowed[: len(rows) - 1].sum(axis=0)
     found = _least(sum_of_gaps, allowed, limits)
     if found is None:
         return None
@@ -51,6 +44,26 @@ def closest(features: FloatArray, best: int, gap: float, law: Law) -> Instance |
     return Instance(features, rewards=[law.make(mean) for mean in means.tolist()])
 
 
+def _linear(
+    features: FloatArray, best: int, gap: float, law: Law
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return rows, of which means are `rows @ x`; and what bounds x: leads first, then means."""
+    reduced = span_coordinates(features)
+    # The unknowns are the means of some arms that span the others: units have no say in that.
+    rows = basis_coordinates(reduced)[1] if reduced.shape[1] else np.zeros((len(features), 1))
+    lead = rows[best] - np.delete(rows, best, axis=0)
+    limits = np.repeat([-gap, law.highest, -law.lowest], [len(lead), len(rows), len(rows)])
+    return rows, np.vstack([-lead, rows, -rows]), limits
+
+
+def largest(features: FloatArray, best: int, law: Law) -> float:
+    """Return the largest gap by which arm `best` can lead."""
+    rows, allowed, limits = _linear(features, best, 0.0, law)
+    leads = np.arange(len(allowed)) < len(rows) - 1
+    found = _least(np.append(0.0 * rows[0], -1.0), np.c_[allowed, leads], limits)
+    return 0.0 if found is None else max(0.0, float(found[-1]))
+
+
 def _least(costs: FloatArray, rows: FloatArray, limits: FloatArray) -> FloatArray | None:
     """Return x with the least `costs @ x` among those with `rows @ x <= limits`, if any."""
     found = scipy.optimize.linprog(costs, A_ub=rows, b_ub=limits, bounds=(None, None))
@@ -66,8 +79,9 @@ def every(
     if not instances:
         low, high = map(scale.shown, (law.lowest, law.highest))
         leads = "this arm leads" if len(arms) == 1 else "none of these arms leads"
+        most = scale.width * max(largest(features, arm, law) for arm in arms)
         raise ValueError(
             f"gap must be one that linear means in [{low:g}, {high:g}] allow, but with these "
-            f"features {leads} by {gap:g}"
+            f"features {leads} by {gap:g}; the largest lead is {most:.3g}"
         )
     return instances
