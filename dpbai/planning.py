@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -18,23 +19,23 @@ import numpy as np
 import scipy
 
 from dpbai import _check
-from dpbai._check import Seed
+from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
-from dpbai.exact.error import cone
+from dpbai.exact.error import cone, error_of, independent
 from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned
-from dpbai.rewards import Bernoulli, Empirical, RewardLaw, Uniform
 from dpbai.simulate import simulate
 
 _FIRST_TRIALS = 100
 # Relative errors of exact probabilities: the next one serves where the last cannot decide.
 _TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-9)
-_GRAIN = 256
+_GROWTH = 4
+_COARSEST = 1 / 8
+_PLANS_KEPT = 2**12
 _FEWEST = 4  # pulls of an arm between two plans, from which on a bound can save work
 _RISK = 0.01  # of the target: the probability that such a bound gives away
-_STEPS = 20
 
 Verdict = Literal["enough", "too few", "undecided"]
 
@@ -111,60 +112,65 @@ def smallest_budget(
 
     Notes
     -----
-    The budget doubles until it is enough, then the last interval is halved, down to 0.4 % of it
-    where simulations decide. Where probabilities are exact, all smaller budgets are then decided,
-    since rounding up pulls and the lattice of sums can make the error probability rise from one
-    budget to the next: the answer is the least of all. Plans are told apart by bisection, which
-    takes for granted that a larger budget never means fewer pulls, as for every policy of this
-    library; a policy that is seen to break this is tried at every single budget.
+    The budget rises fourfold until it is enough, then the last interval is halved. Where
+    probabilities are exact, all smaller budgets are then decided, since rounding up pulls and the
+    lattice of sums can make the error probability rise from one budget to the next: the answer is
+    the least of all. Plans are told apart by bisection, which takes for granted that a larger
+    budget never means fewer pulls, as for every policy of this library; a policy that is seen to
+    break this is tried at every single budget.
 
     Of plans that pull each arm equally often and differ in nothing else, many are excluded at once.
     Let W_n be the released sums after n pulls of each arm, noise included, in units of the noise.
     Those after n + k pulls are W_n plus k more rewards of each arm, of which Hoeffding's inequality
-    bounds how far they push towards a right answer. If n + k pulls err too often even when all
-    rewards are shifted by that much in favour of the best arm, then so do n, ..., n + k.
+    bounds how far they push towards a wrong answer. If n + k pulls err too often even with a lead
+    of that much for the best arm, then so do n, ..., n + k.
 
-    Where probabilities are not exact, budgets below `too_small` are not looked at. `error_bounds`
-    decides what it can, with certainty. Each decision by simulation compares a Clopper-Pearson
-    bound with the target; the k-th of them, repeated looks included, may err with probability
-    (1 - confidence) / (k (k + 1)).
+    Where probabilities are not exact, budgets below `too_small` are not looked at. A few trials
+    tell what is far from the target, `error_bounds` decides what it can with certainty, and more
+    and more trials the rest. Each of these looks compares a Clopper-Pearson bound with the target;
+    the k-th of them all may err with probability (1 - confidence) / (k (k + 1)). The search ends
+    where budgets are as near as half of the relative standard error that `trials` leave in the
+    target, since most of them between `too_small` and `budget` stay undecided anyway.
     """
     if not callable(make_policy):
         raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
     _check.kind(instance, "instance", Instance)
     _check.proportion(error, "error")
     within = _check.non_negative(within, "within")
-    _check.proportion(confidence, "confidence")
+    risk = 1 - _check.proportion(confidence, "confidence")
     largest = _check.whole(largest, "largest")
     trials = _check.trials(trials)
     _check.flag(progress, "progress")
     from tqdm import tqdm
 
     with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
-        judge = _Judge(make_policy, instance, error, within, 1 - confidence, trials, seed, bar)
+        seeds = _check.seed_sequence(seed)
+        judge = _Judge(make_policy, instance, error, within, risk, trials, seeds, bar)
         enough = _enough(judge, largest)
-    decisive = {enough}
-    if judge.exact(enough) is not None:
-        enough = judge.least(enough)
-        decisive = set(range(1, enough + 1))
-    too_small = enough - 1
-    if judge(too_small) != "too few":
-        too_small, _ = _halved(judge, 0, enough, lambda verdict: verdict != "too few")
+        decisive = {enough}
+        if judge.exact(enough) is not None:
+            enough = judge.least(enough)
+            decisive = set(range(1, enough + 1))
+        too_small = enough - 1
+        if enough in judge.simulated or judge(too_small) != "too few":
+            few = [budget for budget, verdict in judge.verdicts.items() if verdict == "too few"]
+            low = max(budget for budget in few if budget < enough)
+            too_small, _ = _halved(judge, low, enough, lambda verdict: verdict != "too few")
     exact = judge.simulated.isdisjoint(decisive | {too_small})
     return SmallestBudget(enough, too_small, 1.0 if exact else confidence)
 
 
 def _enough(judge: _Judge, largest: int) -> int:
-    """Return a budget that is enough, by doubling it and halving the last interval."""
-    high = 1
+    """Return a budget that is enough, by raising it and halving the last interval."""
+    low, high = 0, 1
     while judge(high) != "enough":
         if high == largest:
             raise ValueError(
                 f"largest must be a budget with error probability at most {judge.target}, "
                 f"got {largest}"
             ) from judge.refusals.get(largest)
-        high = min(2 * high, largest)
-    return _halved(judge, high // 2, high, lambda verdict: verdict == "enough")[1]
+        low, high = high, min(_GROWTH * high, largest)
+    return _halved(judge, low, high, lambda verdict: verdict == "enough")[1]
 
 
 def _halved(
@@ -172,32 +178,41 @@ def _halved(
 ) -> tuple[int, int]:
     """Return two budgets of low..high, next to each other: `holds` is false, then true.
 
-    Where simulations decide, they need not be neighbours: 0.4 % apart will do.
+    Where simulations decide, they need not be neighbours.
     """
-    while high - low > (high // _GRAIN if judge.simulated & {low, high} else 0) + 1:
+    while high - low > max(1, high * judge.grain if judge.simulated & {low, high} else 1):
         middle = (low + high) // 2
         low, high = (low, middle) if holds(judge(middle)) else (middle, high)
     return low, high
 
 
+class _Planned:
+    """A policy that makes each of its latest plans once, however often it is simulated."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self.phase = policy, lru_cache(_PLANS_KEPT)(policy.phase)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+
+@dataclass
 class _Judge:
     """Decides, and remembers, whether budgets are enough."""
 
-    def __init__(
-        self,
-        make_policy: Callable[[int], Policy],
-        instance: Instance,
-        target: float,
-        within: float,
-        risk: float,
-        trials: int,
-        seed: Seed,
-        bar: Any,  # tqdm's
-    ) -> None:
-        self.make_policy, self.instance = make_policy, instance
-        self.target, self.within = target, within
-        self.risk, self.trials, self.seeds = risk, trials, _check.seed_sequence(seed)
-        self.looks, self.bar = 0, bar
+    make_policy: Callable[[int], Policy]
+    instance: Instance
+    target: float
+    within: float
+    risk: float
+    trials: int
+    seeds: np.random.SeedSequence
+    bar: Any  # tqdm's
+
+    def __post_init__(self) -> None:
+        self.looks = 0
+        # Half of the relative standard error of the error probability.
+        self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
         self.simulated: set[int] = set()
         self.refusals: dict[int, ValueError] = {}
         self.plans: dict[int, tuple[Policy, Phase] | None] = {0: None}
@@ -216,11 +231,31 @@ class _Judge:
         error = self.exact(budget)
         if error is not None:
             return "enough" if error <= self.target else "too few"
-        verdict = self._bounded(plan[0])
-        if verdict == "undecided":
-            self.simulated.add(budget)
-            verdict = self._simulated(plan[0])
+        # A few trials cost less than bounds, and bounds less than many trials.
+        policy, verdict = _Planned(plan[0]), self._verdict(0.0, 1.0)
+        errors = done = 0
+        while verdict == "undecided" and done < self.trials:
+            more = min(max(_FIRST_TRIALS, 3 * done), self.trials - done)
+            (seed,) = self.seeds.spawn(1)
+            result = simulate(policy, self.instance, trials=more, seed=seed)
+            errors, done = errors + more - round(result.within(self.within) * more), done + more
+            self.looks += 1
+            risk = self.risk / (self.looks * (self.looks + 1))
+            verdict = self._told(errors, done, risk)
+            if verdict == "undecided" and done == more:
+                verdict = self._bounded(policy)
+                if verdict != "undecided":
+                    return verdict
+            expected = round(errors / done * self.trials)
+            if 4 * done >= self.trials and self._told(expected, self.trials, risk) == "undecided":
+                break  # all trials would hardly decide
+        self.simulated.add(budget)
         return verdict
+
+    def _told(self, errors: int, trials: int, risk: float) -> Verdict:
+        """Decide by simulated errors."""
+        found = scipy.stats.binomtest(errors, trials).proportion_ci(1 - 2 * risk, method="exact")
+        return self._verdict(found.low, found.high)
 
     def _bounded(self, policy: Policy) -> Verdict:
         """Decide by bounds of the error, if these are known."""
@@ -228,9 +263,13 @@ class _Judge:
             low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
         except NotExactError:
             return "undecided"
+        # Other answers may be right too.
+        return self._verdict(0.0 if self.within else low, high)
+
+    def _verdict(self, low: float, high: float) -> Verdict:
         if high <= self.target:
-            return "enough"  # and more so if other answers are right too
-        return "too few" if low > self.target and not self.within else "undecided"
+            return "enough"
+        return "too few" if low > self.target else "undecided"
 
     def _plan(self, budget: int) -> tuple[Policy, Phase] | None:
         """Return the policy and its first plan, or None if it refuses the budget."""
@@ -279,22 +318,18 @@ class _Judge:
         return found
 
     def _walked_down(self, enough: int) -> int:
-        """Walk down in strides that a bound excludes, and plan by plan where it cannot."""
+        """Walk down in strides that a bound excludes, and by a plan where it cannot."""
         plan = self._plan(enough)
         floor = stride = _FEWEST * len(plan[1].pulled) if plan else 1
-        found, high, steps, pause = enough, enough, 1, 1
+        found = high = enough
         while self._plan(high):
             low = max(high - stride, 1)
-            if steps:
-                low = self._first_alike(high)
-                found = low if self(high) == "enough" else found
-                high, steps = low - 1, steps - 1
-            elif self._excluded(low, high):
-                high, stride, pause = low - 1, 2 * stride, 1
-            elif stride > floor:
-                stride = max(stride // 2, floor)
+            if self._excluded(low, high):
+                stride *= 2
             else:
-                steps, pause = pause, 2 * pause
+                low, stride = self._first_alike(high), max(stride // 2, floor)
+                found = low if self(high) == "enough" else found
+            high = low - 1
         return found
 
     def _first_alike(self, budget: int) -> int:
@@ -314,87 +349,40 @@ class _Judge:
         if first is None or last is None:
             return False
         risk, rtol = _RISK * self.target, _TOLERANCES[0]
-        favoured = _favoured(first[1], last[1], self.instance, risk)
-        if favoured is None:
-            return False
         try:
-            error = exact_error(last[0], favoured, rtol=rtol)
+            plans = independent(first[1]), independent(last[1])
+            lead = _lead(*plans, self.instance, risk)
+            if lead is None:
+                return False
+            error = error_of(plans[1], self.instance, rtol, lead)
         except NotExactError:
             return False
         return bool(error * (1 - 2 * rtol) - risk > self.target)
 
-    def _simulated(self, policy: Policy) -> Verdict:
-        errors = done = 0
-        while done < self.trials:
-            more = min(max(_FIRST_TRIALS, 9 * done), self.trials - done)
-            (seed,) = self.seeds.spawn(1)
-            result = simulate(policy, self.instance, trials=more, seed=seed)
-            right = round(result.within(self.within) * more)
-            errors, done = errors + more - right, done + more
-            self.looks += 1
-            risk = self.risk / (self.looks * (self.looks + 1))
-            bounds = scipy.stats.binomtest(errors, done).proportion_ci(1 - 2 * risk, method="exact")
-            if bounds.high <= self.target:
-                return "enough"
-            if bounds.low > self.target:
-                return "too few"
-        return "undecided"
 
+def _lead(first: Phase, last: Phase, instance: Instance, risk: float) -> FloatArray | None:
+    """Return what to add to what `last` releases to make it right wherever a plan between is.
 
-def _favoured(first: Phase, last: Phase, instance: Instance, risk: float) -> Instance | None:
-    """Return an instance on which `last` is right, but for `risk`, if any plan between is here.
-
-    See Notes of `smallest_budget`. None if the plans differ in more than how often they pull all
-    arms, or in too little of that, or if the rewards have a law that cannot be shifted.
+    See Notes of `smallest_budget`; it fails with probability `risk`. None if the plans differ in
+    more than how often they pull all arms, or in too little of that, or if nothing does.
     """
-    if not _differ_in_pulls_only(first, last) or last.pulls[0] - first.pulls[0] < _FEWEST:
+    pulls, extra = last.pulls[0], last.pulls[0] - first.pulls[0]
+    if extra < _FEWEST or not _differ_in_pulls_only(first, last):
         return None
-    best, pulled = instance.best, list(last.pulled)
+    best, decoder = instance.best, last.decoder
+    normals: FloatArray | None = decoder[best] - np.delete(decoder, best, axis=0)
     if last.coordinates <= 2:
-        normals = cone(last.decoder, best)
-    else:  # those of the identity, the only decoder of which more coordinates are exact
-        normals = np.delete(np.eye(instance.arms)[best] - np.eye(instance.arms), best, axis=0)
+        normals = cone(decoder, best)
     if normals is None or not len(normals):
         return None
-    laws = [instance.laws[arm] for arm in pulled]
+    laws = [instance.laws[arm] for arm in last.pulled]
     ranges = np.array([law.support[1] - law.support[0] for law in laws])
-    leads = normals @ last.release  # over those who may win instead, as weights of sums of rewards
-    widths = np.sqrt(((leads * ranges) ** 2).sum(axis=1))
-    if last.coordinates <= 2:
-        direction = (leads / np.maximum(widths, 1e-300)[:, None]).sum(axis=0) * ranges**2
-    else:
-        direction = np.eye(instance.arms)[best]
-    pulls, extra = last.pulls[0], last.pulls[0] - first.pulls[0]
-    drift = np.minimum(extra * leads @ [law.mean for law in laws], 0)
-    rise = leads @ direction
-    if not (rise > 0).all():
-        return None
-    log_odds = math.log(len(leads) / risk)
-    size = float(((widths * math.sqrt(extra * log_odds / 2) - drift) / rise).max())
-    for _ in range(_STEPS):
-        shifted = [
-            _shifted(law, by) for law, by in zip(laws, size / pulls * direction, strict=True)
-        ]
-        reach = [law.support[1] - law.support[0] for law in shifted if law]
-        if len(reach) < len(laws):
-            return None
-        # A law that is stretched, not shifted, is shifted on average: Hoeffding's sum has more.
-        more = np.abs(reach - ranges)
-        squares = (pulls - extra) * (leads * more) ** 2 + extra * (leads * (ranges + more)) ** 2
-        height = size * rise + drift
-        if np.exp(-2 * height**2 / squares.sum(axis=1)).sum() <= risk:
-            break
-        size *= 1.1
-    else:
-        return None
-    means = [law.mean for law in shifted if law]
-    others: RewardLaw = Empirical(np.array([min(means) - 1]))
-    every = [others] * instance.arms
-    every[best] = Empirical(np.array([max(means) + 1]))
-    for arm, law in zip(pulled, shifted, strict=True):
-        every[arm] = law or others
-    found = Instance(instance.features, rewards=every, bounded=False)
-    return found if found.best == best else None
+    weights = normals @ last.release  # of the sums of rewards, in the leads over those rivals
+    widths = np.linalg.norm(weights * ranges, axis=1)
+    drift = np.minimum(weights @ [law.mean for law in laws], 0.0)
+    needed = widths * math.sqrt(extra * math.log(len(normals) / risk) / 2) - extra * drift
+    lead: FloatArray = np.linalg.pinv(normals) @ needed / pulls
+    return lead if (normals @ lead * pulls >= needed * (1 - 1e-9)).all() else None
 
 
 def _differ_in_pulls_only(first: Phase, last: Phase) -> bool:
@@ -411,12 +399,3 @@ def _differ_in_pulls_only(first: Phase, last: Phase) -> bool:
     return weights[0].shape == weights[1].shape and all(
         np.allclose(one, other, rtol=1e-9, atol=0.0) for one, other in (weights, decoders)
     )
-
-
-def _shifted(law: RewardLaw, by: float) -> RewardLaw | None:
-    """Return the law of a reward raised by `by`, of a uniform one stretched to it; or None."""
-    if isinstance(law, Bernoulli):
-        law = Empirical(np.array([0.0, 1.0]), np.array([1 - law.mean, law.mean]))
-    if isinstance(law, Empirical):
-        return Empirical(law.values + by, law.weights)
-    return Uniform(law.mean + by) if isinstance(law, Uniform) and law.mean + by >= 0 else None

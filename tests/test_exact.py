@@ -20,7 +20,7 @@ from plans import OnePhase, constants, laws, one_phase
 from scipy import integrate, stats
 
 import dpbai
-from dpbai.exact import NotExactError, half_spaces, inversion, transforms
+from dpbai.exact import NotExactError, half_spaces, inversion, terms
 from dpbai.exact import error as exact
 
 DIGITS = 60
@@ -414,8 +414,8 @@ def test_the_cost_does_not_grow_with_the_budget(monkeypatch):
         evaluations[-1] += np.size(x)
         return original(x)
 
-    original = transforms._uniform_log_mgf
-    monkeypatch.setattr(transforms, "_uniform_log_mgf", counted)
+    original = terms._uniform_log_mgf
+    monkeypatch.setattr(terms, "_uniform_log_mgf", counted)
     features = FIVE.features
     for budget in (10**4, 10**9):
         evaluations.append(0)

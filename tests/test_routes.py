@@ -23,7 +23,7 @@ from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import RoughDensityError
-from dpbai.exact.transforms import atoms
+from dpbai.exact.terms import atoms
 
 EXAMPLES = 60
 TRIALS = 4000

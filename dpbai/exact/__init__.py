@@ -6,6 +6,6 @@ or knows how a policy made its plan.
 
 from dpbai.exact.brackets import ErrorBounds, error_bounds
 from dpbai.exact.error import exact_error, exact_success
-from dpbai.exact.transforms import NotExactError
+from dpbai.exact.terms import NotExactError
 
 __all__ = ["ErrorBounds", "NotExactError", "error_bounds", "exact_error", "exact_success"]

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import InaccurateError
+from dpbai.exact.error import first_phase
 from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-from dpbai.exact.transforms import NotExactError
+from dpbai.exact.terms import NotExactError
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned, remembers
+from dpbai.policies.phase import planned, remembers
 from dpbai.policies.ranking import alike
 
 _SMALL_PART = 0.01
@@ -74,16 +74,10 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    rtol = _check.number(rtol, "rtol", "[1e-10, 1e-2]")
-    arms = arms_of(policy)
-    if arms != _check.kind(instance, "instance", Instance).arms:
-        raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
-    if len(instance.ties) > 1:
-        raise NotExactError(f"arms {list(instance.ties)} tie for the best")
-    phase = planned(policy, 1, range(arms))
+    phase = first_phase(policy, instance, rtol, "[1e-10, 1e-2]")
     try:
         if phase.keep > 1:
-            return ErrorBounds(0.0, _error_from(policy, instance, range(arms), (), 0, rtol))
+            return ErrorBounds(0.0, _error_from(policy, instance, phase.active, (), 0, rtol))
         return _one_phase(phase, instance, rtol)
     except (InaccurateError, RoughDensityError) as reason:
         raise NotExactError(str(reason)) from reason

@@ -31,13 +31,13 @@ from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import SMALLEST_LOG, LogFunction, RoughDensityError, log_integral
-from dpbai.exact.transforms import NotExactError, Term, mean_term, noise_term
+from dpbai.exact.terms import NotExactError, Term, mean_term, noise_term, two_values
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
-from dpbai.rewards import Bernoulli, Empirical
+from dpbai.rewards import RewardLaw
 
 
 def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
@@ -78,26 +78,47 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    rtol = _check.number(rtol, "rtol", "[1e-12, 1e-2]")
+    phase = first_phase(policy, instance, rtol, "[1e-12, 1e-2]")
+    if phase.keep > 1:
+        raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
+    return error_of(independent(phase), instance, rtol)
+
+
+def first_phase(policy: Policy, instance: Instance, rtol: float, interval: str) -> Phase:
+    """Return the first plan of a policy, for an instance with one best arm."""
+    _check.number(rtol, "rtol", interval)
     arms = arms_of(policy)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
     if len(instance.ties) > 1:
         raise NotExactError(f"arms {list(instance.ties)} tie for the best")
-    phase = planned(policy, 1, range(arms))
-    if phase.keep > 1:
-        raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
+    return planned(policy, 1, range(arms))
+
+
+def independent(phase: Phase) -> Phase:
+    """Return a plan that puts out the same answer from independent coordinates, if it is exact."""
     if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
         # Without noise, the empirical means themselves may stand for what is released.
         decoder = phase.decoder @ phase.release
         phase = replace(phase, release_matrix=None, decoder_matrix=decoder)
     if (np.count_nonzero(phase.release, axis=0) > 1).any():
         raise NotExactError("a pulled arm enters two released coordinates, which makes them depend")
+    if phase.coordinates > 2 and phase.decoder_matrix is not None:
+        raise NotExactError(
+            f"there are {phase.coordinates} released coordinates, more than 2, and the decoder is "
+            "not the identity"
+        )
+    return phase
+
+
+def error_of(
+    phase: Phase, instance: Instance, rtol: float, shift: FloatArray | None = None
+) -> float:
+    """Return the error probability of an `independent` plan, with `shift` added to its release."""
+    shift = np.zeros(phase.coordinates) if shift is None else shift
+    wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
     try:
-        if phase.coordinates <= 2:
-            return min(_outside_cone(phase, instance, rtol), 1.0)
-        if phase.decoder_matrix is None:
-            return min(_not_largest(phase, instance, rtol), 1.0)
+        return min(wrong(phase, instance, rtol, shift), 1.0)
     except InaccurateError as reason:
         raise NotExactError(str(reason)) from reason
     except RoughDensityError as reason:
@@ -106,13 +127,9 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
             "little noise; or Laplace noise so wide that its kink shows, beside which the means "
             f"are all but constant) for a relative error of {rtol}: {reason}"
         ) from reason
-    raise NotExactError(
-        f"there are {phase.coordinates} released coordinates, more than 2, and the decoder is not "
-        "the identity"
-    )
 
 
-def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
+def _outside_cone(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
     """Return the probability that the released point lies outside the best arm's cone.
 
     Inside it the best arm wins, or ties with all arms that have its row of the decoder.
@@ -121,15 +138,17 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
     if normals is None:
         return 1.0
     tied = np.count_nonzero(alike(phase.decoder, instance.best))
-    outside = _outside(phase, instance, normals, rtol) if len(normals) else 0.0
+    outside = _outside(phase, instance, normals, rtol, shift) if len(normals) else 0.0
     return (outside + (tied - 1)) / tied
 
 
-def _outside(phase: Phase, instance: Instance, normals: FloatArray, rtol: float) -> float:
+def _outside(
+    phase: Phase, instance: Instance, normals: FloatArray, rtol: float, shift: FloatArray
+) -> float:
     """Return the probability that a product with one of the normals is negative."""
     if len(normals) == 1:
-        return _half_plane(phase, instance, normals[0], rtol)
-    first, second = (_coordinate(phase, instance, row, rtol) for row in phase.release)
+        return _half_plane(phase, instance, normals[0], rtol, shift)
+    first, second = _coordinates(phase, instance, rtol, shift)
     kinks = [-along / across * second.knots for across, along in normals if across]
     knots = np.concatenate([[0.0], first.knots, *kinks])
 
@@ -156,7 +175,9 @@ def _outside(phase: Phase, instance: Instance, normals: FloatArray, rtol: float)
     return math.exp(log_integral(log_error, log_bound, first.scan, knots, rtol))
 
 
-def _half_plane(phase: Phase, instance: Instance, normal: FloatArray, rtol: float) -> float:
+def _half_plane(
+    phase: Phase, instance: Instance, normal: FloatArray, rtol: float, shift: FloatArray
+) -> float:
     """Return the probability that the product with a normal is negative, or half of a tie."""
     weights = normal @ phase.release
     parts = [
@@ -164,9 +185,9 @@ def _half_plane(phase: Phase, instance: Instance, normal: FloatArray, rtol: floa
         for weight, arm, pulls in zip(weights.tolist(), phase.pulled, phase.pulls, strict=True)
         if weight
     ]
-    terms, form = independent_terms(phase, instance), np.append(weights, normal)
+    terms, form = independent_terms(phase, instance, shift), np.append(weights, normal)
     log_error = _below_support(phase, instance, terms, form)
-    lattice = lattice_form(parts, phase.noise, normal[normal != 0])
+    lattice = lattice_form(parts, phase.noise, normal[normal != 0], float(normal @ shift))
     if log_error is None and lattice is not None:
         log_error = lattice.log_below(rtol)
     if log_error is None:
@@ -184,19 +205,19 @@ def _below_support(
 
     By the exponential tail of the noise it is E exp(-form / scale) / 2. Elsewhere it is None.
     """
-    used = np.flatnonzero(form).tolist()
-    means = [k for k in used if k < len(phase.pulled)]
-    if not isinstance(phase.noise, Laplace) or len(used) != len(means) + 1:
+    *means, last = np.flatnonzero(form).tolist()
+    shift = float(form[last]) * terms[last].mean
+    if not isinstance(phase.noise, Laplace) or max(means, default=0) >= len(phase.pulled):
         return None
-    tilt = 1 / (phase.noise.scale * abs(form[used[-1]]))
-    log_error = -math.log(2)
+    tilt = 1 / (phase.noise.scale * abs(form[last]))
+    log_error = -math.log(2) - tilt * shift
     for k in means:
         law, weight = instance.laws[phase.pulled[k]], float(form[k])
         if min(weight * end for end in law.support) < 0 or tilt * abs(weight) >= terms[k].limit:
             return None
         log_mgf = terms[k].log_mgf(np.array([-tilt * weight + 0j]))
         log_error += float(log_mgf[0].real) - tilt * weight * terms[k].mean
-    return log_error
+    return log_error if shift >= 0 else None
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:
@@ -232,9 +253,9 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
     return np.asarray(normals[ends])
 
 
-def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
+def _not_largest(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
     """Return the probability that another independent coordinate exceeds the best arm's."""
-    others = [_coordinate(phase, instance, row, rtol) for row in phase.release]
+    others = _coordinates(phase, instance, rtol, shift)
     knots = np.concatenate([other.knots for other in others])
     best = others.pop(instance.best)
 
@@ -257,31 +278,34 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
     return math.exp(log_integral(log_error, log_bound, best.scan, knots, rtol))
 
 
-def _coordinate(
-    phase: Phase, instance: Instance, row: FloatArray, rtol: float
-) -> Variable | LatticeVariable:
-    """Return a released coordinate: in closed form if it is one two-valued mean plus Laplace noise.
+def _coordinates(
+    phase: Phase, instance: Instance, rtol: float, shift: FloatArray
+) -> list[Variable | LatticeVariable]:
+    """Return what is released, in closed form where it is a two-valued mean plus Laplace noise.
 
-    Elsewhere its transform is inverted.
+    Elsewhere transforms are inverted.
     """
-    entries = np.flatnonzero(row)
-    if isinstance(phase.noise, Laplace) and entries.size == 1:
-        (entry,) = entries.tolist()
-        law, pulls = instance.laws[phase.pulled[entry]], phase.pulls[entry]
-        if isinstance(law, Bernoulli) or (isinstance(law, Empirical) and law.values.size <= 2):
-            share = law.mean if isinstance(law, Bernoulli) else float(law.shares[-1])
-            low, high = sorted((row[entry] * np.asarray(law.support)).tolist())
-            if row[entry] < 0:
-                share = 1 - share
-            count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
-            return LatticeVariable(low, step, count, share, phase.noise.scale)
-    return Variable(_terms(phase, instance, row), rtol)
+    found: list[Variable | LatticeVariable] = []
+    for row, by in zip(phase.release, shift.tolist(), strict=True):
+        entries = np.flatnonzero(row).tolist()
+        arms = [(instance.laws[phase.pulled[k]], phase.pulls[k], float(row[k])) for k in entries]
+        lattice = None
+        if isinstance(phase.noise, Laplace) and len(arms) == 1:
+            lattice = _on_lattice(*arms[0], by, phase.noise.scale)
+        terms = [noise_term(phase.noise, by)]
+        terms += [mean_term(law, pulls).times(weight) for law, pulls, weight in arms]
+        found.append(lattice or Variable(terms, rtol))
+    return found
 
 
-def _terms(phase: Phase, instance: Instance, row: FloatArray) -> list[Term]:
-    """Return the independent summands of a released coordinate: weighted means, and noise."""
-    terms = [noise_term(phase.noise)]
-    for arm, pulls, weight in zip(phase.pulled, phase.pulls, row.tolist(), strict=True):
-        if weight:
-            terms.append(mean_term(instance.laws[arm], pulls).times(weight))
-    return terms
+def _on_lattice(
+    law: RewardLaw, pulls: int, weight: float, start: float, scale: float
+) -> LatticeVariable | None:
+    """Return a weighted mean of two-valued rewards with noise, from `start`; None of others."""
+    values = two_values(law)
+    if values is None:
+        return None
+    low, high, share = values
+    low, high = sorted((weight * low, weight * high))
+    count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
+    return LatticeVariable(start + low, step, count, share if weight > 0 else 1 - share, scale)

@@ -19,7 +19,7 @@ import numpy as np
 from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import ComplexArray
 from dpbai.exact.quadrature import RoughDensityError
-from dpbai.exact.transforms import Term, mean_term, noise_term
+from dpbai.exact.terms import Term, mean_term, noise_term
 from dpbai.instance import Instance
 from dpbai.policies import Phase
 
@@ -33,12 +33,15 @@ _BLOCK = 2**16
 _ROUNDING = 1e-15
 
 
-def independent_terms(phase: Phase, instance: Instance) -> list[Term]:
-    """Return means of the pulled arms, then the noise of the coordinates."""
+def independent_terms(
+    phase: Phase, instance: Instance, shift: FloatArray | None = None
+) -> list[Term]:
+    """Return means of the pulled arms, then the noise of the coordinates, about `shift`."""
     means = [
         mean_term(instance.laws[arm], n) for arm, n in zip(phase.pulled, phase.pulls, strict=True)
     ]
-    return means + [noise_term(phase.noise)] * phase.coordinates
+    shift = np.zeros(phase.coordinates) if shift is None else shift
+    return means + [noise_term(phase.noise, by) for by in shift.tolist()]
 
 
 class HalfSpaces:

@@ -26,7 +26,7 @@ import numpy as np
 from dpbai._check import FloatArray
 from dpbai._transforms import ComplexArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-from dpbai.exact.transforms import Term
+from dpbai.exact.terms import Term
 
 _MOST_WORK = 2**27
 _LARGEST_BLOCK = 256

@@ -22,10 +22,10 @@ from scipy import optimize, special
 from dpbai._check import FloatArray
 from dpbai._transforms import ComplexArray, discrete_log_mgf
 from dpbai.exact.quadrature import RoughDensityError
-from dpbai.exact.transforms import atoms
+from dpbai.exact.terms import two_values
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies.ranking import ROUNDING
-from dpbai.rewards import Bernoulli, Empirical, RewardLaw
+from dpbai.rewards import RewardLaw
 
 _SAME_STEP = 1e-14
 _MOST_TILT = 600.0
@@ -37,9 +37,12 @@ _MOST_NODES = 2**22
 
 
 def lattice_form(
-    parts: Sequence[tuple[float, RewardLaw, int]], noise: Noise, noise_weights: FloatArray
+    parts: Sequence[tuple[float, RewardLaw, int]],
+    noise: Noise,
+    noise_weights: FloatArray,
+    offset: float = 0.0,
 ) -> LatticeForm | None:
-    """Return a weighted sum of means of two-valued rewards and noise, if it is on a lattice.
+    """Return `offset` and a weighted sum of means of two-valued rewards and noise, on a lattice.
 
     Parameters
     ----------
@@ -55,18 +58,16 @@ def lattice_form(
         None if rewards have more values, their lattices different spacings, or the noise is neither
         Gaussian, nor one Laplace variate or two of the same scale, nor none.
     """
-    sums, offset, steps = [], 0.0, []
+    sums, steps = [], []
     for weight, law, pulls in parts:
-        if type(law) not in (Bernoulli, Empirical):
+        values = two_values(law)
+        if values is None:
             return None
-        values, shares = atoms(law)
-        if values.size > 2:
-            return None
-        certain = shares.max() == 1.0
-        offset += weight * float(values[shares.argmax() if certain else 0])
-        if not certain:
-            steps.append(abs(weight) * float(values[1] - values[0]) / pulls)
-            sums.append((pulls, float(shares[1]), 1 if weight > 0 else -1))
+        low, high, share = values
+        offset += weight * low
+        if low < high:
+            steps.append(abs(weight) * (high - low) / pulls)
+            sums.append((pulls, share, 1 if weight > 0 else -1))
     sizes = np.abs(noise_weights)
     even = isinstance(noise, Laplace) and sizes.size <= 2 and not np.ptp(sizes)
     if not even and not isinstance(noise, Gaussian | NoNoise):

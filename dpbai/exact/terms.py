@@ -67,8 +67,8 @@ class Term:
         )
 
 
-def noise_term(noise: Noise) -> Term:
-    """Return the noise of one coordinate.
+def noise_term(noise: Noise, mean: float = 0.0) -> Term:
+    """Return the noise of one coordinate, with `mean` added to it.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def noise_term(noise: Noise) -> Term:
         return Term(
             lambda z: np.asarray(-special.log1p(-((scale * z) ** 2))),
             1 / scale,
-            0.0,
+            mean,
             noise.standard_deviation,
             decays=True,
         )
@@ -90,7 +90,7 @@ def noise_term(noise: Noise) -> Term:
         return Term(
             lambda z: np.asarray(0.5 * (deviation * z) ** 2),
             math.inf,
-            0.0,
+            mean,
             deviation,
             decays=True,
         )
@@ -134,6 +134,19 @@ def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
         return np.array([0.0, 1.0]), np.array([1 - law.mean, law.mean])
     assert isinstance(law, Empirical)
     return law.values, law.shares
+
+
+def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
+    """Return the lower and the higher value of rewards, and the probability of the higher one.
+
+    The two are the same if the reward is certain. It is None for rewards of more values.
+    """
+    if type(law) not in (Bernoulli, Empirical) or atoms(law)[0].size > 2:
+        return None
+    values, shares = atoms(law)
+    if shares.max() == 1:
+        values = values[shares == 1]
+    return float(values[0]), float(values[-1]), float(shares[-1])
 
 
 def _uniform_log_mgf(x: ComplexArray) -> ComplexArray:
