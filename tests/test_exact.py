@@ -856,7 +856,7 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
     [
-        (exact, "noise_term", lambda noise: NOISE_TERM(noise).times(math.sqrt(0.5))),
+        (exact, "noise_term", lambda *law: NOISE_TERM(*law).times(math.sqrt(0.5))),
         (exact, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls).times(0.9)),
         (inversion.Variable, "log_above", inversion.Variable.log_below),
     ],

@@ -121,7 +121,7 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
         return math.exp(high) if high - low < 1e-9 else None
 
     def by_quadrature() -> float | None:
-        return error._not_largest(phase, instance, 1e-9)
+        return error._not_largest(phase, instance, 1e-9, np.zeros(2))
 
     def by_outcomes() -> float | None:
         ordered = [rewards[best], rewards[1 - best]]
