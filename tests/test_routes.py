@@ -20,7 +20,6 @@ from scipy import stats
 import dpbai
 from dpbai.exact import NotExactError, error
 from dpbai.exact.half_spaces import HalfSpaces, independent_terms
-from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import RoughDensityError
 from dpbai.exact.terms import atoms
@@ -112,13 +111,8 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
         lattice = lattice_form(parts, phase.noise, weights)
         return None if lattice is None else math.exp(lattice.log_below(1e-9))
 
-    def by_one_line() -> float | None:
+    def by_inversion() -> float | None:
         return math.exp(HalfSpaces(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
-
-    def by_many_lines() -> float | None:
-        both = [term.times(w) for term, w in zip(terms, form.tolist(), strict=True)]
-        low, high = Variable(both, 1e-9).log_below(np.zeros(1))[:, 0].tolist()
-        return math.exp(high) if high - low < 1e-9 else None
 
     def by_quadrature() -> float | None:
         return error._not_largest(phase, instance, 1e-9, np.zeros(2))
@@ -128,7 +122,7 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
         return by_all_outcomes(ordered, phase.pulls[0], phase.noise)
 
     found = {}
-    for route in (by_lattice, by_one_line, by_many_lines, by_quadrature, by_outcomes):
+    for route in (by_lattice, by_inversion, by_quadrature, by_outcomes):
         try:
             value = route()
         except (RoughDensityError, NotExactError):
