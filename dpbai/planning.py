@@ -9,6 +9,7 @@ at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,6 @@ from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
 from dpbai.exact.error import cone, error_of, independent
 from dpbai.instance import Instance
-from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned
 from dpbai.simulate import simulate
@@ -327,21 +327,11 @@ class _Judge:
             if self._excluded(low, high):
                 stride *= 2
             else:
-                low, stride = self._first_alike(high), max(stride // 2, floor)
+                key, stride = self._key(high), max(stride // 2, floor)
+                low = bisect_left(range(high), True, key=lambda budget: self._key(budget) == key)
                 found = low if self(high) == "enough" else found
             high = low - 1
         return found
-
-    def _first_alike(self, budget: int) -> int:
-        """Return the least budget that makes the same plan."""
-        key, step = self._key(budget), 1
-        while step < budget and self._key(budget - step) == key:
-            step *= 2
-        low, high = max(budget - step, 0), budget
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._key(middle) == key else (middle, high)
-        return high
 
     def _excluded(self, low: int, high: int) -> bool:
         """Return whether all plans of low..high are known to err more often than the target."""
@@ -387,15 +377,13 @@ def _lead(first: Phase, last: Phase, instance: Instance, risk: float) -> FloatAr
 
 def _differ_in_pulls_only(first: Phase, last: Phase) -> bool:
     """Return whether, in units of the noise, plans sum the same rewards and decode them alike."""
-    kinds = {(phase.pulled, phase.keep, type(phase.noise)) for phase in (first, last)}
-    equal = all(len(set(phase.pulls)) == 1 for phase in (first, last))
-    if len(kinds) > 1 or not equal or not isinstance(first.noise, Laplace | Gaussian | NoNoise):
-        return False
-    weights, decoders = [], []
+    kinds, forms = [], []
     for phase in (first, last):
+        kinds.append((phase.pulled, phase.keep, type(phase.noise), phase.coordinates))
         unit = phase.noise.standard_deviation * phase.pulls[0] or np.abs(phase.release).max()
-        weights.append(phase.release / unit)
-        decoders.append(phase.decoder / (np.abs(phase.decoder).max() or 1.0))
-    return weights[0].shape == weights[1].shape and all(
-        np.allclose(one, other, rtol=1e-9, atol=0.0) for one, other in (weights, decoders)
+        forms.append((phase.release / unit, phase.decoder / (np.abs(phase.decoder).max() or 1.0)))
+    return (
+        kinds[0] == kinds[1]
+        and all(len(set(phase.pulls)) == 1 for phase in (first, last))
+        and all(np.allclose(*pair, rtol=1e-9, atol=0.0) for pair in zip(*forms, strict=True))
     )

@@ -85,30 +85,19 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
 
 def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
     rivals = ~alike(phase.decoder, instance.best)
-    low, high = _beaten(
-        phase, instance, (phase.decoder[instance.best] - phase.decoder)[rivals], rtol
-    )
+    leads = (phase.decoder[instance.best] - phase.decoder)[rivals]
+    forms = _forms((phase,), instance, leads, rtol)
+    rows, chances, pruned = _chances(forms)
+    low, high = 0.0, pruned
+    if rows.size:
+        order = np.argsort(-chances)
+        likely = order[:_MOST_PAIRED]
+        low, high = bounds_of_union(forms, rows[likely], chances[likely])
+        high += math.fsum(chances[order[_MOST_PAIRED:]].tolist()) + pruned
+    low, high = low * (1 - rtol), min(high * (1 + rtol), 1.0)
     # The other arms always tie, and ties are broken evenly.
     tied = int(np.count_nonzero(~rivals))
     return ErrorBounds(float(low + (tied - 1)) / tied, float(high + (tied - 1)) / tied)
-
-
-def _beaten(
-    phase: Phase, instance: Instance, leads: FloatArray, rtol: float
-) -> tuple[float, float]:
-    """Return bounds of the probability that one of the leads is negative."""
-    if not len(leads):
-        return 0.0, 0.0
-    forms = _forms((phase,), instance, leads, rtol)
-    if forms.log_bounds.max() < SMALLEST_LOG:
-        return 0.0, math.fsum(np.exp(forms.log_bounds).tolist())
-    rows, chances, pruned = _chances(forms)
-    order = np.argsort(-chances)
-    rows, chances = rows[order], chances[order]
-    paired = min(rows.size, _MOST_PAIRED)
-    low, high = bounds_of_union(forms, rows[:paired], chances[:paired])
-    high += math.fsum(chances[paired:].tolist()) + pruned
-    return low * (1 - rtol), min(high * (1 + rtol), 1.0)
 
 
 def _forms(
@@ -129,6 +118,8 @@ def _chances(forms: HalfSpaces) -> tuple[IntArray, FloatArray, float]:
     # Chernoff bounds stand for rivals that together are a small part.
     bounds = np.exp(forms.log_bounds[order])
     remaining = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)
+    if forms.log_bounds.max(initial=-math.inf) < SMALLEST_LOG:
+        return order[:0], bounds[:0], float(remaining[0])
     chances = np.exp(forms.log_probabilities(order[:1]))
     while remaining[chances.size] > _SMALL_PART * chances.sum():
         more = order[chances.size : chances.size + _BATCH]
@@ -157,14 +148,10 @@ def _error_from(
         phases = (*past, phase) if phase.remembered else (phase,)
         rivals = np.flatnonzero(~alike(decoder, best))
         lost = float(len(decoder) - 1 - rivals.size)
-        if rivals.size:
-            forms = _forms(phases, instance, decoder[best] - decoder[rivals], rtol)
-            if forms.log_bounds.max() < SMALLEST_LOG:
-                lost += math.fsum(np.exp(forms.log_bounds).tolist())
-            else:
-                _, chances, pruned = _chances(forms)
-                lost += (math.fsum(chances.tolist()) + pruned) * (1 + rtol)
-        lost /= phase.keep
+        _, chances, pruned = _chances(
+            _forms(phases, instance, decoder[best] - decoder[rivals], rtol)
+        )
+        lost = (lost + (math.fsum(chances.tolist()) + pruned) * (1 + rtol)) / phase.keep
         if phase.keep == 1:
             return min(lost, 1.0)
         sets, other = _survivors(phase, phases, instance, lost, rtol)

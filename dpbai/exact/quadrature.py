@@ -95,18 +95,7 @@ def log_integral(
         again = np.tile(~good, 2)
         left, right, coarse = left[again], right[again], fine[:, again]
     with np.errstate(divide="ignore"):
-        return settled(peak + np.log(done), rtol)
-
-
-def settled(log_bounds: FloatArray, rtol: float) -> float:
-    """Return the logarithm between two bounds; -inf below 1e-250.
-
-    Raises
-    ------
-    RoughDensityError
-        If they differ by more than a relative error of `rtol`.
-    """
-    low, high = log_bounds.tolist()
+        low, high = (peak + np.log(done)).tolist()
     if high < SMALLEST_LOG:
         return -math.inf
     if high - low > rtol:
