@@ -190,9 +190,11 @@ class _Beta:
                 ],
                 axis=0,
             )
-            kept = height > -_NEGLIGIBLE
+            # Peaks of tilts between the corners' lie between theirs.
+            seen = np.flatnonzero(height > -_NEGLIGIBLE)
+            kept = slice(int(seen.min(initial=height.size)), int(seen.max(initial=-1)) + 1)
             sums = np.empty((w.size, 2), dtype=complex)
-            block = max(1, _BLOCK // max(1, int(kept.sum())))
+            block = max(1, _BLOCK // max(1, kept.stop - kept.start))
             for start in range(0, w.size, block):
                 part = slice(start, start + block)
                 terms = np.multiply.outer(w[part], deviations[kept]) - peaks[which[part], None]

@@ -385,5 +385,5 @@ def _differ_in_pulls_only(first: Phase, last: Phase) -> bool:
     return (
         kinds[0] == kinds[1]
         and all(len(set(phase.pulls)) == 1 for phase in (first, last))
-        and all(np.allclose(*pair, rtol=1e-9, atol=0.0) for pair in zip(*forms, strict=True))
+        and all(np.allclose(one, two, rtol=1e-9, atol=0) for one, two in zip(*forms, strict=True))
     )

@@ -223,6 +223,12 @@ def test_characteristic_function_of_beta_rewards_is_kummers_function(mean, conce
         )
 
 
+def test_a_beta_transform_is_the_same_beside_others_far_away():
+    one = _transforms.beta_log_mgf(np.array([-113.6 + 0j]), 36.0, 24.0)
+    among = _transforms.beta_log_mgf(np.array([-300, -113.6, 300]) + 0j, 36.0, 24.0)
+    assert among[1] == pytest.approx(one[0], rel=1e-12)
+
+
 def test_a_rule_that_does_not_agree_with_itself_is_not_believed(monkeypatch):
     law = dpbai.Beta(0.4, 50)
     expected = law.characteristic_function(40.0)
