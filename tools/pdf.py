@@ -28,6 +28,7 @@ PDF = ROOT / "_build" / "pdf" / "dpbai.pdf"
 STYLE = """
 @page { size: A4; margin: 18mm 17mm 20mm; }
 html { font-size: 11.5px; }
+body { line-height: 1.5; }
 body, .bd-main, .bd-content, .bd-article-container { display: block !important; }
 /* A heading whose ink leaves its line reaches into the page before: twice in the outline. */
 h1, h2, h3, h4 { line-height: normal !important; }
@@ -39,6 +40,11 @@ figure, img, tr, .cell_input, mjx-container[display="true"], .jupyter-widgets {
   break-inside: avoid;
 }
 pre { white-space: pre-wrap; overflow: visible; }
+.bd-article pre, .bd-article .admonition .cell pre {
+  font-size: 9.5px; line-height: 1.35; padding: 0.35rem 0.6rem;
+}
+.bd-article h2 { margin-top: 1.6rem; }
+.bd-article figure img, .bd-article .widget-html img { width: 80%; }
 .bd-article table { display: table; overflow: visible; }
 .bd-article mjx-container { overflow: visible !important; }
 .bd-article .cell_output { max-height: none; overflow: visible; }
