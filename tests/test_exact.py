@@ -880,3 +880,17 @@ def test_both_ends_of_the_tolerances_that_are_allowed_are_allowed(rtol):
     policy = dpbai.DPBAI(np.eye(2), budget=20, epsilon=1.0)
     error = dpbai.exact_error(policy, instance, rtol=rtol)
     assert error == pytest.approx(dpbai.exact_error(policy, instance), rel=rtol + 1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-6, 1e-9])
+@pytest.mark.parametrize("means", [(0.5, 0.75, 0.25), (0.2, 0.9, 0.3, 0.4)])
+def test_noise_far_below_a_reward_only_breaks_ties(means, scale):
+    """Of one Bernoulli reward from each arm: the largest win, and noise chooses among them."""
+    policy = one_phase((1,) * len(means), dpbai.Laplace(scale))
+    best, expected = np.argmax(means), 0.0
+    for ones in product((0, 1), repeat=len(means)):
+        winners = np.flatnonzero(np.equal(ones, max(ones)))
+        lost = 1 - (best in winners) / winners.size
+        expected += lost * np.prod(np.where(ones, means, np.subtract(1, means)))
+    found = dpbai.exact_error(policy, laws(*map(dpbai.Bernoulli, means)))
+    assert found == pytest.approx(expected, rel=1e-6)

@@ -21,6 +21,7 @@ import scipy
 from dpbai._check import FloatArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 
+_FLANK = 40.0  # beyond so many scales of the noise there is nothing of a point
 _MOST_POINTS = 2**19
 
 
@@ -53,7 +54,11 @@ class LatticeVariable:
                 f"a lattice of {high - low} points would have to be gone through"
             )
         points = np.arange(low, high + 1)
-        self.knots: FloatArray = start + step * points.astype(np.float64)
+        self._points: FloatArray = start + step * points.astype(np.float64)
+        # Where the density has kinks; and the feet of spikes so thin that no node would meet them.
+        flank = _FLANK * scale
+        feet = np.array([-flank, 0.0, flank] if 2 * flank < step else [0.0])
+        self.knots: FloatArray = np.add.outer(self._points, feet).ravel()
         self._step, self._scale, self._rate = step, scale, step / scale
         self._deviation = math.hypot(step * math.sqrt(variance), math.sqrt(2) * scale)
         chances = scipy.stats.binom.pmf(points, count, share)
@@ -92,15 +97,17 @@ class LatticeVariable:
         """Points less than a deviation apart, as far out as the density is not negligible."""
         beyond = -SMALLEST_LOG * self._scale
         count = math.ceil(beyond / self._deviation) + 1
-        left = np.linspace(self.knots[0] - beyond, self.knots[0], count, endpoint=False)
-        right = np.linspace(self.knots[-1] + beyond, self.knots[-1], count, endpoint=False)[::-1]
-        return np.concatenate([left, self.knots, right])
+        left = np.linspace(self._points[0] - beyond, self._points[0], count, endpoint=False)
+        right = np.linspace(self._points[-1] + beyond, self._points[-1], count, endpoint=False)[
+            ::-1
+        ]
+        return np.concatenate([left, self._points, right])
 
     def _parts(self, x: FloatArray) -> tuple[np.ndarray, FloatArray, FloatArray]:
         """Return how many points lie up to x, and half the decayed sums from left and right."""
-        at = np.searchsorted(self.knots, x, side="right")
-        after_left = x - self.knots[np.maximum(at - 1, 0)]
-        before_right = self.knots[np.minimum(at, self.knots.size - 1)] - x
+        at = np.searchsorted(self._points, x, side="right")
+        after_left = x - self._points[np.maximum(at - 1, 0)]
+        before_right = self._points[np.minimum(at, self._points.size - 1)] - x
         # Where there is no point on a side, the sum is 0 and the distance of no account.
         left = self._left_decayed[at] * np.exp(-np.maximum(after_left, 0) / self._scale)
         right = self._right_decayed[at] * np.exp(-np.maximum(before_right, 0) / self._scale)
