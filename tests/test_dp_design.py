@@ -190,6 +190,7 @@ def test_of_very_many_arms_those_far_from_the_centre_are_rehearsed():
     lengths = np.linalg.norm(rehearsal.arms, axis=1)
     assert len(lengths) == 256
     assert lengths.min() > 0.15 * lengths.max()
+    assert rehearsal.success(rehearsal.candidates[0]) == pytest.approx(0.75, abs=0.01)
     assert len(DPDesign(arms, budget=400, epsilon=1.0).phase(1, range(300), ()).active) == 300
 
 

@@ -195,3 +195,15 @@ def test_newtons_step_squares_the_distance_to_the_optimum(dimension):
     )
     assert before > 1e-5
     assert after < 1e-2 * before
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 4])
+def test_dropping_arms_leaves_the_information_of_an_optimal_design_alone(dimension):
+    """Equal shares on many copies of the axes are optimal, and more arms than are needed."""
+    rows = [*np.eye(dimension), *-np.eye(dimension)]
+    vectors = np.array(rows * dimension * 2)
+    weights = np.full(len(vectors), 1 / len(vectors))
+    found = g_optimal._reduce_support(vectors, weights)
+    assert np.count_nonzero(found) <= dimension * (dimension + 1) // 2
+    information = (vectors.T * found) @ vectors
+    np.testing.assert_allclose(information, np.eye(dimension) / dimension, atol=1e-12)
