@@ -334,3 +334,42 @@ def test_a_seed_repeats_the_ties_of_a_session_and_none_is_told_beforehand():
     rows = [[1] * 9] * 2
     assert len({session_on(policy, rows, 3) for _ in range(20)}) == 1
     assert {session_on(policy, rows, None) for _ in range(40)} == {0, 1}
+
+
+LINE = [[-1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "means"),
+    [
+        (dpbai.ODLinBAI([[1.0], [2.0], [3.0]], budget=6), [0.1, 0.2, 0.3]),
+        (dpbai.ODLinBAI([[1.0], [3.0], [3.0]], budget=4), [0.1, 0.2, 0.1]),
+        (dpbai.DPDesign(LINE, budget=3, epsilon=math.inf, phases=1), [0.25, 0.5, 0.4, 0.9, 0.4]),
+        (dpbai.DPDesign(LINE, budget=8, epsilon=math.inf, phases=1), [0.6, 0.5, 0.4, 0.7, 0.4]),
+    ],
+)
+def test_arms_that_all_tie_on_a_lattice_share_the_answer_evenly_in_exact_errors(policy, means):
+    """Every table of 0s and 1s by itself; estimates that tie are fractions with small parts."""
+    phase = policy.phase(1, range(len(means)))
+    decoder, best, wrong = phase.decoder @ phase.release, int(np.argmax(means)), 0.0
+    for sums in product(*(range(n + 1) for n in phase.pulls)):
+        chance = math.prod(
+            stats.binom.pmf(total, n, means[arm])
+            for total, n, arm in zip(sums, phase.pulls, phase.pulled, strict=True)
+        )
+        estimates = decoder @ (np.array(sums) / phase.pulls)
+        first = np.flatnonzero(estimates > estimates.max() - 1e-9)
+        wrong += chance * (1 - (best in first) / len(first))
+    laws = [dpbai.Bernoulli(mean) for mean in means]
+    instance = dpbai.Instance(np.eye(len(means)), rewards=laws)
+    assert dpbai.exact_error(policy, instance) == pytest.approx(wrong, rel=1e-9)
+
+
+def test_a_win_by_ties_alone_is_no_exact_error_of_one():
+    """The first arm wins a third of the times when every reward is 0, and never else."""
+    policy = dpbai.ODLinBAI([[1.0], [2.0], [-1.0]], budget=4)
+    laws = [dpbai.Bernoulli(mean) for mean in (0.5, 0.2, 0.1)]
+    instance = dpbai.Instance(np.eye(3), rewards=laws)
+    assert dpbai.simulate(policy, instance, trials=1000).successes > 0
+    with pytest.raises(ValueError, match="where several arms tie"):
+        dpbai.exact_error(policy, instance)

@@ -37,7 +37,7 @@ from dpbai.noise import Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
-from dpbai.rewards import RewardLaw
+from dpbai.rewards import Bernoulli, Empirical, RewardLaw
 
 
 def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
@@ -136,18 +136,34 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float, shift: FloatArr
     """
     normals = cone(phase.decoder, instance.best)
     if normals is None:
+        laws = [instance.laws[arm] for arm in phase.pulled]
+        if isinstance(phase.noise, NoNoise) and any(
+            isinstance(law, Bernoulli | Empirical) for law in laws
+        ):
+            raise NotExactError("without noise, the best arm may win where several arms tie")
         return 1.0
     tied = np.count_nonzero(alike(phase.decoder, instance.best))
-    outside = _outside(phase, instance, normals, rtol, shift) if len(normals) else 0.0
+    # Inside, the best arm fails with probability 1 - 1/tied; on the edge of a half-plane, where all
+    # arms tie, with 1 - 1/arms: as if this share of the edge were outside.
+    edge = 1 - tied / len(phase.decoder)
+    outside = _outside(phase, instance, normals, rtol, shift, edge) if len(normals) else 0.0
     return (outside + (tied - 1)) / tied
 
 
 def _outside(
-    phase: Phase, instance: Instance, normals: FloatArray, rtol: float, shift: FloatArray
+    phase: Phase,
+    instance: Instance,
+    normals: FloatArray,
+    rtol: float,
+    shift: FloatArray,
+    edge: float,
 ) -> float:
-    """Return the probability that a product with one of the normals is negative."""
+    """Return the probability that a product with one of the normals is negative.
+
+    If there is one normal, the share `edge` of the chance that its product is 0 is added.
+    """
     if len(normals) == 1:
-        return _half_plane(phase, instance, normals[0], rtol, shift)
+        return _half_plane(phase, instance, normals[0], rtol, shift, edge)
     first, second = _coordinates(phase, instance, rtol, shift)
     kinks = [-along / across * second.knots for across, along in normals if across]
     knots = np.concatenate([[0.0], first.knots, *kinks])
@@ -176,9 +192,14 @@ def _outside(
 
 
 def _half_plane(
-    phase: Phase, instance: Instance, normal: FloatArray, rtol: float, shift: FloatArray
+    phase: Phase,
+    instance: Instance,
+    normal: FloatArray,
+    rtol: float,
+    shift: FloatArray,
+    edge: float,
 ) -> float:
-    """Return the probability that the product with a normal is negative, or half of a tie."""
+    """Return the probability that the product with a normal is negative, or on a share of 0."""
     weights = normal @ phase.release
     parts = [
         (weight, instance.laws[arm], pulls)
@@ -187,7 +208,7 @@ def _half_plane(
     ]
     terms, form = independent_terms(phase, instance, shift), np.append(weights, normal)
     log_error = _below_support(phase, instance, terms, form)
-    lattice = lattice_form(parts, phase.noise, normal[normal != 0], float(normal @ shift))
+    lattice = lattice_form(parts, phase.noise, normal[normal != 0], float(normal @ shift), edge)
     if log_error is None and lattice is not None:
         log_error = lattice.log_below(rtol)
     if log_error is None:

@@ -8,7 +8,7 @@ transform is an integral over one period,
 z = s + it, s < 0. The sum over k is a geometric series for Laplace noise, and for Gaussian noise
 either a few terms or, by Poisson's formula, a few others. Nothing is periodic but D itself, and
 nothing has to be resolved but its width: the cost does not grow with the number of pulls, nor does
-the rounding error. Without noise D can be c, which is a tie: half of its chance counts.
+the rounding error. Without noise D can be c, which is a tie: a share of its chance counts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def lattice_form(
     noise: Noise,
     noise_weights: FloatArray,
     offset: float = 0.0,
+    tie: float = 0.5,
 ) -> LatticeForm | None:
     """Return `offset` and a weighted sum of means of two-valued rewards and noise, on a lattice.
 
@@ -51,6 +52,8 @@ def lattice_form(
     noise : Noise
     noise_weights : ndarray
         One for each noise, none of them 0.
+    tie : float, default 0.5
+        The share of a tie that counts, without noise: half of it between two arms.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def lattice_form(
     level = -offset / step
     if not width and abs(level - round(level)) <= ROUNDING * sum(n for n, *_ in sums):
         level = round(level)
-    return LatticeForm(sums, level, noise, sizes.size, width / step)
+    return LatticeForm(sums, level, noise, sizes.size, width / step, tie)
 
 
 class LatticeForm:
@@ -96,6 +99,8 @@ class LatticeForm:
         How many of it are added, of the same scale.
     spread : float
         Standard deviation of N.
+    tie : float
+        The share of P(D = level) that counts, without noise.
     """
 
     def __init__(
@@ -105,8 +110,10 @@ class LatticeForm:
         noise: Noise,
         noises: int,
         spread: float,
+        tie: float,
     ) -> None:
         self.sums, self.noise, self.noises, self.spread = sums, noise, noises, spread
+        self.tie = tie
         self.level = math.floor(level)
         self.beyond = level - self.level
         self.deviation = math.sqrt(sum(n * p * (1 - p) for n, p, _ in sums))
@@ -119,7 +126,7 @@ class LatticeForm:
             self.limit = min(self.limit, 60 / spread**2)  # within the terms below
 
     def log_below(self, rtol: float) -> float:
-        """Return log P(D + N < level), and half of a tie, to a relative error of `rtol`."""
+        """Return log P(D + N < level), and the share of a tie, to a relative error of `rtol`."""
         least_tilt = 1e-3 / (self.deviation + self.spread + 1)
         span = math.log(least_tilt), math.log(max(self.limit * (1 - 1e-9), 2 * least_tilt))
 
@@ -175,7 +182,7 @@ class LatticeForm:
                 above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
             return np.asarray(np.log(below + sure - above))
         if not self.spread:
-            return np.asarray(np.log(sure - (0.5 if self.beyond == 0 else 0.0)))
+            return np.asarray(np.log(sure - (1 - self.tie if self.beyond == 0 else 0.0)))
         if self.spread > _SPREAD_OUT:
             turned = z[:, None] + 2j * math.pi * _PERIODS
             exponents = (self.spread * turned) ** 2 / 2 - self.beyond * turned
