@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpbai import theory
 from dpbai.theory import SubExponential, hoeffding, hoeffding_two_sided, laplace_sum
 
 ROUNDING = 1 + 1e-12
@@ -142,3 +143,19 @@ def test_bad_arguments_are_named():
         SubExponential(1, math.inf)
     with pytest.raises(ValueError, match="deviation"):
         SubExponential(1, 1).tail(-1)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200, 1e300])
+def test_tail_bounds_do_not_depend_on_the_unit(unit):
+    """Squares of these are no doubles."""
+    assert hoeffding(1.5 * unit, [unit, 2 * unit]) == pytest.approx(hoeffding(1.5, [1, 2]))
+    own, law = laplace_sum([1, 0.5], 1.0), laplace_sum([1, 0.5], unit)
+    for deviation in (0.5, 2.0, 9.0):
+        assert law.tail(deviation * unit) == pytest.approx(own.tail(deviation))
+
+
+def test_tail_bounds_far_out_are_0():
+    for deviation in (1e300, math.inf):
+        assert hoeffding(deviation, [1.0]) == SubExponential(1, 1).tail(deviation) == 0
+    assert theory.suboptimal_arm(1e300, epsilon=1.0, count=5) == 0
+    assert theory.suboptimal_arm_gauss(1e300, sigma=1.0, count=5) == 0

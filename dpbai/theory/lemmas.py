@@ -44,7 +44,7 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     quadratic branch of the noise's tail is either small enough or the second term exceeds 1.
     """
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
-    return _two_tails(gap**2 * count, _check.epsilon(epsilon) * gap * count)
+    return _two_tails(gap * gap * count, _check.epsilon(epsilon) * gap * count)
 
 
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
@@ -71,7 +71,7 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
     sigma = _check.non_negative(sigma, "sigma")
     ratio = gap * count / sigma if sigma else math.inf
-    return _two_tails(gap**2 * count, ratio * ratio)
+    return _two_tails(gap * gap * count, ratio * ratio)
 
 
 def _two_tails(rewards: float, noise: float) -> float:

@@ -35,8 +35,9 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     widths = _check.vector(ranges, "ranges")
     if not (widths >= 0).all():
         raise ValueError("ranges must be at least 0")
-    spread = float((widths**2).sum())
-    return math.exp(-2 * deviation**2 / spread) if spread else 0.0
+    spread = math.hypot(*widths)  # whose squares may be too large or too small for a double
+    ratio = deviation / spread if spread and math.isfinite(deviation) else math.inf
+    return math.exp(-2 * ratio * ratio)
 
 
 def hoeffding_two_sided(deviation: float, ranges: ArrayLike) -> float:
@@ -83,12 +84,13 @@ class SubExponential:
         if not sizes.any():
             raise ValueError("coefficients must not all be 0")
         taus, bs = np.array([(part.tau, part.b) for part in parts]).T
-        return cls(float(np.linalg.norm(sizes * taus)), float((sizes * bs).max()))
+        with np.errstate(over="ignore"):  # what is too large is refused
+            return cls(math.hypot(*(sizes * taus)), float((sizes * bs).max()))
 
     @property
     def linear_from(self) -> float:
         """tau^2 / b, from where on the exponent of the tail bound is linear."""
-        return self.tau**2 / self.b
+        return self.tau * (self.tau / self.b)
 
     def tail(self, deviation: float) -> float:
         """Bound P(X >= deviation) for deviation >= 0, Lemma A.4.
@@ -97,7 +99,8 @@ class SubExponential:
         """
         deviation = _check.non_negative(deviation, "deviation")
         if deviation <= self.linear_from:
-            return math.exp(-(deviation**2) / (2 * self.tau**2))
+            ratio = deviation / self.tau
+            return math.exp(-ratio * ratio / 2)
         return math.exp(-deviation / (2 * self.b))
 
 
