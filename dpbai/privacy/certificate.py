@@ -115,7 +115,7 @@ class Certificate:
         by = self.neighbours if self.group == 1 else f"group of {self.group} ({self.neighbours})"
         bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
         paragraphs = [
-            f"Each one {by}: epsilon = {_told(self.epsilon)}, delta = {_told(self.delta)}, for all "
+            f"For one {by}: epsilon = {_told(self.epsilon)}, delta = {_told(self.delta)}, for all "
             f"releases together, past and to come.{bound}",
             "Noise by its law in real numbers."
             if self.mechanism is None
