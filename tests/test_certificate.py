@@ -739,8 +739,8 @@ def test_a_plan_with_a_larger_delta_is_not_covered():
 def test_a_certificate_tells_what_it_is_about():
     policy = dpbai.DPBAI(np.eye(3), budget=30, epsilon=0.5)
     assert str(dpbai.certificate(policy)) == (
-        "For one reward: epsilon = 0.5, delta = 0, for all releases together, past and\n"
-        "  to come.\n"
+        "For one reward: epsilon = 0.5, delta = 0, for all releases together, past and to\n"
+        "  come.\n"
         "Noise by its law in real numbers."
     )
 
