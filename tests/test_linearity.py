@@ -46,6 +46,16 @@ def test_without_noise_limits_are_hoeffdings_inequality() -> None:
     assert linearity.limits(first, second) == pytest.approx(expected, rel=1e-6)
 
 
+def test_an_arm_whose_mean_the_model_knows_may_lie_nowhere_else() -> None:
+    features = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.9, 0.2], [0.0, 0.0]])
+    first, second = (
+        dpbai.DPBAI(features, budget=budget, epsilon=1.0).phase(1, range(5)) for budget in (60, 90)
+    )
+    limits = linearity.limits(first, second)
+    assert limits[4] == 0  # its mean is 0, whatever theta is
+    assert (limits[:4] > 0).all()
+
+
 def test_gaussian_noise_adds_its_variance() -> None:
     policy = dpbai.DPBAIGauss(FEATURES, budget=6000, epsilon=1, delta=1e-3)
     first, second = policy.phase(1, range(60)), policy.phase(2, range(14))

@@ -352,3 +352,5 @@ def test_the_regime_rejects_arguments_out_of_range():
         regime(hard, dimension=1, budget=10, delta=0.1)
     with pytest.raises(ValueError, match="delta"):
         regime(hard, dimension=2, budget=10, delta=1.0)
+    with pytest.raises(ValueError, match=r"^budget must"):
+        regime(hard, dimension=2, budget=0, delta=0.1)
