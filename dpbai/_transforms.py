@@ -165,7 +165,7 @@ class _Beta:
         root = np.sqrt(slope**2 + 4 * w * self.first)
         outer = -(slope + np.where((slope.conj() * root).real < 0, -root, root)) / 2
         saddles = np.stack([outer / w, -self.first / outer])
-        turns = np.abs(np.angle(saddles / (1 - saddles))).min(axis=0) / (math.pi / 2)
+        turns = np.abs(np.angle(saddles * (1 - saddles).conj())).min(axis=0) / (math.pi / 2)
         turns = np.where(w.imag == 0, 0.0, np.minimum(turns, 1.0))
         return np.asarray(np.floor(turns * levels) / levels * (math.pi / 2))
 

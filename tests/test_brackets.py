@@ -207,3 +207,13 @@ def test_what_has_no_bounds_is_refused():
         dpbai.error_bounds(atoms, laws(*map(dpbai.Bernoulli, (0.5, 0.4, 0.3))), rtol=0.1)
     with pytest.raises(ValueError, match="as many arms"):
         dpbai.error_bounds(atoms, SYNTHETIC)
+
+
+def test_a_beta_mean_next_to_1_has_error_bounds():
+    """Its second shape is 2e-9, and a saddle point of its transform rounds to 1."""
+    laws = [dpbai.Beta(mean) for mean in (0.8354377840710945, 0.5, 1 - 1e-9, 0.6677188920355472)]
+    instance = dpbai.Instance(np.eye(4), rewards=laws)
+    policy = dpbai.Baseline(np.eye(4), budget=50, epsilon=0.5)
+    bounds = dpbai.error_bounds(policy, instance)
+    wrong = 1 - dpbai.simulate(policy, instance, trials=20_000, seed=0).success_rate
+    assert bounds.low - 0.02 < wrong < bounds.high + 0.02
