@@ -362,6 +362,8 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, begun, monkeypatch):
         '{"arm": "green", "reward": 3, "batch": 1}', '{"arm": "green", "reward": 3, "batch": 1}',
         '{"arm": "green", "reward": 5.731}', '{"arm": "gren", "reward": 3}', "5.731", "{", "",
         '{"arm": "green", "reward": 3, "rewards": 5.731}', '{"arm": "green"}',
+        '{"arm": "green", "reward": 3, "reward": 5.731}',
+        '{"arm": "green", "reward": 3, "batch": ""}',
     ]  # fmt: skip
     arms.remove("green")
     lines += [json.dumps({"arm": arm, "reward": 1}) for arm in arms]
@@ -369,12 +371,12 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, begun, monkeypatch):
     code, out, err = call("tell", "run.json", "-", "--follow")
     assert (code, err) == (0, "")
     answers = [json.loads(line) for line in out.splitlines()]
-    assert len(answers) == len([line for line in lines if line])
+    assert len(answers) == len(lines)  # a client waits for each
     assert answers[0] == {"missing": total - 1}
-    assert all("error" in answer for answer in answers[1:8])
+    assert all("error" in answer for answer in answers[1:11])
     assert "the nearest is green" in answers[3]["error"]
     assert "731" not in out
-    assert [answer["missing"] for answer in answers[8:-1]] == list(range(total - 2, 0, -1))
+    assert [answer["missing"] for answer in answers[11:-1]] == list(range(total - 2, 0, -1))
     session = dpbai.Session.resume(begun / "run.json")
     assert answers[-1]["released"] == 1
     assert answers[-1]["survivors"] == list(session.released[0].survivors)

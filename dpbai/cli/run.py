@@ -89,7 +89,7 @@ def tell(given: argparse.Namespace) -> None:
     if given.follow:
         if given.rewards != STANDARD_INPUT or given.batch or given.undo:
             raise ValueError("--follow reads lines of JSON from -, and goes without other options")
-        for line in filter(str.strip, sys.stdin):
+        for line in sys.stdin:
             tables.show_json(_answer(session, names, line))
         return
     sums = tables.read_rewards(given, names, session.reward_range)
@@ -173,7 +173,7 @@ def _answer(session: Session, names: Mapping[str, Label], line: str) -> dict[str
     before = len(session.released)
     try:
         try:
-            told = json.loads(line)
+            told = json.loads(line, object_pairs_hook=_each_once)
         except ValueError:
             raise ValueError("this is no line of JSON") from None
         if not isinstance(told, dict) or not {"arm", "reward"} <= told.keys() <= _KEYS:
@@ -189,6 +189,13 @@ def _answer(session: Session, names: Mapping[str, Label], line: str) -> dict[str
         answer["released"] = len(session.released)
         answer["survivors"] = session.released[-1].survivors
     return answer
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise TypeError("each of arm, reward and batch may stand once in a line")
+    return found
 
 
 def _state(session: Session, label: Label) -> str:

@@ -25,6 +25,7 @@ _TIE = 1e-10
 _SWAP_GAIN = 1e-10
 _MISSED = 1e-9  # of the largest entry of a column
 _ROUNDING = 1e-12
+_DEPENDENT = "vectors must have independent columns"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +66,25 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
     indices : ndarray of int, shape (r,)
     coordinates : ndarray of shape (K, r)
         `vectors = coordinates @ vectors[indices]`.
+
+    Raises
+    ------
+    ValueError
+        If the columns are not independent.
     """
     vectors = _check.matrix(vectors, "vectors", least_rows=1)
+    if not vectors.any(axis=0).all() or len(vectors) < vectors.shape[1]:
+        raise ValueError(_DEPENDENT)
     found = []
     for scaled, rows, _ in balancings(vectors):
         units = scaled / np.abs(scaled).max(axis=0)
         indices = pivots(units, vectors.shape[1])
         if rows.any():
             indices = _swap_search(units, indices, rows)
-        coordinates = _coordinates(units, indices, rows)
+        try:
+            coordinates = _coordinates(units, indices, rows)
+        except np.linalg.LinAlgError:
+            raise ValueError(_DEPENDENT) from None
         # No scale of a row may hide the part of another: the coordinates must give the vectors.
         with np.errstate(all="ignore"):
             missed = np.abs(coordinates @ vectors[indices] - vectors) / np.abs(vectors).max(axis=0)

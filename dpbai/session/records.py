@@ -117,6 +117,8 @@ def with_batch(state: State, batch: Label, undo: bool) -> State:
     name = named(batch)
     if name is None:
         raise TypeError(f"batch must be an integer or a string, got {_check.told(batch)}")
+    if name == "":
+        raise ValueError("batch must have a name that is not empty")
     batches, phase = dict(state.batches), len(state.finished) + 1
     before = batches.pop(str(name), None)
     if undo and before != phase:
