@@ -30,6 +30,7 @@ from dpbai._transforms import beta_log_mgf
 _BITS = 53
 _DIRECT_BELOW = 600
 _BLOCK = 2**20
+_MOST_DRAWN = 10**10  # minutes for one sum
 
 
 @runtime_checkable
@@ -175,7 +176,8 @@ class Beta(_Law):
 
     Notes
     -----
-    The sum of n rewards has no closed form; drawing it costs n variates.
+    The sum of n rewards has no closed form; drawing it costs n variates, and is refused beyond
+    10^10.
     """
 
     mean: float
@@ -190,6 +192,7 @@ class Beta(_Law):
         return self.mean * self.concentration, (1 - self.mean) * self.concentration
 
     def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
+        pulls = _check.whole(pulls, "pulls", most=_MOST_DRAWN)
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:

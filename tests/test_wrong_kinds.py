@@ -326,7 +326,9 @@ ANYTHING = st.recursive(
     ),
     max_leaves=6,
 )  # fmt: skip
-SLOW_FOR_SOME_RIGHT_VALUES = {"trials", "limit", "max_subsets", "budgets", "epsilons", "arms"}
+SLOW_OR_LARGE_FOR_SOME_RIGHT_VALUES = {
+    "trials", "limit", "max_subsets", "budgets", "epsilons", "arms", "size",
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
@@ -338,7 +340,7 @@ def test_anything_as_an_argument_is_taken_or_is_an_error_that_names_it(data):
     call, arguments = CALLS[called]
     name = data.draw(st.sampled_from(sorted(arguments)))
     value = data.draw(ANYTHING)
-    if name in SLOW_FOR_SOME_RIGHT_VALUES and isinstance(value, int):
+    if name in SLOW_OR_LARGE_FOR_SOME_RIGHT_VALUES and isinstance(value, int):
         value = -abs(value)
     said = complaint(call, arguments, name, value)
     assert said is None or name.removesuffix("s") in said
@@ -409,6 +411,11 @@ def test_more_trials_than_any_machine_ends_are_refused_at_once(called):
     call, arguments = CALLS[called]
     with pytest.raises(ValueError, match="trials must be at most"):
         call(**{**arguments, HUGE[called]: 2**53})
+
+
+def test_more_rewards_than_are_drawn_one_by_one_are_refused_at_once():
+    with pytest.raises(ValueError, match="pulls must be at most 10000000000, got"):
+        dpbai.Beta(0.5).sums(2**53, 1, np.random.default_rng(0))
 
 
 def test_every_public_function_of_the_reference_is_called_here():
