@@ -49,7 +49,8 @@ class DPDesign:
 
     *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
     contrast of two of them is small, given what was released before; see `private_design`. In which
-    order the arms are listed changes neither this nor the choice of phases.
+    order the arms are listed changes neither this nor the choice of phases, but for which of equal
+    arms is pulled.
 
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2. The first of several takes 2/5, 3/5 or 4/5 of T, and the others share
