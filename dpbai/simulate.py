@@ -251,15 +251,11 @@ def _run(
                 if count:
                     yield group, (arm,), np.empty((count, 0))
             continue
-        survivors = phase.survivors(released, rng)
-        sets, where, counts = np.unique(survivors, axis=0, return_inverse=True, return_counts=True)
-        if remember:
-            released = released[np.argsort(where, axis=None, kind="stable")]
-        else:
-            released = np.empty((len(before), 0))
-        parts = np.split(released, np.cumsum(counts)[:-1])
-        for kept, part in zip(sets.tolist(), parts, strict=True):
-            yield group, tuple(kept), part
+        went_on: dict[tuple[int, ...], list[int]] = {}
+        for trial, kept in enumerate(map(tuple, phase.survivors(released, rng).tolist())):
+            went_on.setdefault(kept, []).append(trial)
+        for kept, which in sorted(went_on.items()):
+            yield group, kept, released[which] if remember else np.empty((len(which), 0))
 
 
 def _empirical_means(
