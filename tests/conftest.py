@@ -1,9 +1,16 @@
 """Settings that all tests share."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
 from dpbai import cli
+
+# Files of tests live in memory where there is a place for that: thousands of them are forced to the
+# disk, or written over what is there, and a disk takes milliseconds for each.
+if os.access("/dev/shm", os.W_OK):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 # The same examples in each run, and no verdict that depends on the speed of the machine.
 settings.register_profile("dpbai", derandomize=True, deadline=None, print_blob=True)

@@ -165,11 +165,11 @@ def test_the_check_finds_the_misfit_as_often_as_its_law_says(features):
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
 def test_sessions_recommend_as_often_as_simulate_says():
     """A chi-square test over the arms; it errs with probability 1e-6."""
-    runs = 400
+    runs, policy = 400, dp_bai(ROOT)
     recommended = np.zeros(len(LABELS))
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        session = dpbai.Session(dp_bai(ROOT), noise=dpbai.NumpyNoise(seed))
+        session = dpbai.Session(policy, noise=dpbai.NumpyNoise(seed))
         while session.requests:
             session.record(
                 {
@@ -178,7 +178,7 @@ def test_sessions_recommend_as_often_as_simulate_says():
                 }
             )
         recommended[session.recommendation] += 1
-    law = dpbai.simulate(dp_bai(ROOT), LOG, trials=200_000, seed=0).recommended / 200_000
+    law = dpbai.simulate(policy, LOG, trials=200_000, seed=0).recommended / 200_000
     common = law > 0.02
     observed = [*recommended[common], recommended[~common].sum()]
     expected = [*law[common], law[~common].sum()]
