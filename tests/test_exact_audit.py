@@ -370,7 +370,6 @@ def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
     ("phase", "numbers"),
     [
         (plan(Laplace(0.01), 1, arms=2), 1),
-        (plan(Gaussian(0.01, 1e-3), 2, decoder=[[1.0], [0.5], [-1.0], [0.2]]), 6),
         (plan(NoNoise(), 2, arms=4), 6),
     ],
 )

@@ -9,29 +9,24 @@ arm gives its n-th reward, so no reward is read twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, combinations, pairwise
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned, remembers
+from dpbai.policies.phase import arms_of, remembers
 from dpbai.privacy.audit import Audit, check_grid, check_work
+from dpbai.privacy.plans import Reads, Stage, Transcript
 from dpbai.privacy.survivors import BLOCK, Survivors, log_joint_survival, survival_work
 from dpbai.privacy.tables import Entry, TableGrid
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
 
-Transcript = tuple[Survivors, ...]
-"""The arms that survive phase 1, phase 2, and so on to the one recommended."""
-
-Reads = tuple[tuple[int, int, int], ...]
-"""An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
-
-Executed = Callable[[Phase, Sequence[int]], tuple[Phase, Reads]]
-"""What an engine makes of a plan, and reads for it, after so many pulls of each arm."""
+Executed = Callable[[Stage], tuple[Phase, Reads]]
+"""What an engine makes of the plan at a stage, and the rewards that it reads for it."""
 
 
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
@@ -64,23 +59,25 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     With few pulls the output gives away less than the release: with two arms, n pulls of each, and
     Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
-    return audited(policy, _as_planned, _check.positive(reward_bound, "reward_bound"))
+    reward_bound = _check.positive(reward_bound, "reward_bound")
+    return audited(policy, lambda stage: (stage.phase, stage.reads), reward_bound)
 
 
 def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Audit:
     """Return the exact audit of an engine, which may make a mistake (`mistakes`)."""
-    arms = arms_of(policy)
     plans, computed, ends = {}, 0.0, 1.0
-    for past, (phases, reads) in _plans(policy, executed, (), (0,) * arms, (), ()):
-        plans[past] = phases, reads
-        phase = phases[-1]
-        sets = math.comb(len(phase.active), phase.keep)
+    for stage in Stage.first(policy).all_after():
+        path = (*stage.before, stage) if remembers(policy) else (stage,)
+        phases, reads = zip(*map(executed, path), strict=True)
+        plans[stage.transcript] = phases, reads
+        sets = math.comb(len(stage.active), stage.phase.keep)
         ends += sets - 1
         sums = math.prod(stop - start + 1.0 for read in reads for _, start, stop in read)
-        work = survival_work(phase, reward_bound, phases[:-1])
-        computed += sums * work + sets * (phase.keep > 1) * _PLAN
+        work = survival_work(phases[-1], reward_bound, phases[:-1])
+        computed += sums * work + sets * (stage.phase.keep > 1) * _PLAN
         check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
-    grid = TableGrid(blocks_of(reads for _, reads in plans.values()), (0.0, reward_bound), arms)
+    blocks = blocks_of(chain.from_iterable(reads for _, reads in plans.values()))
+    grid = TableGrid(blocks, (0.0, reward_bound), arms_of(policy))
     check_grid(grid, outputs=ends + len(plans), computed=computed)
     # The longest paths first: what has no exact law is refused before much has been computed.
     laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
@@ -92,44 +89,11 @@ def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Au
     return Audit(tuple(reached), np.stack(list(reached.values())), grid, grid.neighbours())
 
 
-def _as_planned(phase: Phase, pulled: Sequence[int]) -> tuple[Phase, Reads]:
-    rows = zip(phase.pulled, phase.pulls, strict=True)
-    return phase, tuple((arm, pulled[arm], pulled[arm] + pulls) for arm, pulls in rows)
-
-
-def _plans(
-    policy: Policy,
-    executed: Executed,
-    past: Transcript,
-    pulled: tuple[int, ...],
-    phases: tuple[Phase, ...],
-    reads: tuple[Reads, ...],
-) -> Iterator[tuple[Transcript, tuple[tuple[Phase, ...], tuple[Reads, ...]]]]:
-    """Yield each beginning of a transcript with the plan that follows and the rewards it reads.
-
-    The phases that are remembered stand before it, with what they read.
-    """
-    active = past[-1] if past else tuple(range(arms_of(policy)))
-    if len(active) == 1:
-        return
-    planned_phase = planned(policy, len(past) + 1, active, spent=sum(pulled), past=phases)
-    phase, read = executed(planned_phase, pulled)
-    path = (*phases, phase), (*reads, read)
-    yield past, path
-    after = list(pulled)
-    for arm, _, stop in read:
-        after[arm] = stop
-    for kept in combinations(active, phase.keep):
-        known = path if remembers(policy) else ((), ())
-        yield from _plans(policy, executed, (*past, kept), tuple(after), *known)
-
-
-def blocks_of(all_reads: Iterable[tuple[Reads, ...]]) -> tuple[tuple[Entry, ...], ...]:
+def blocks_of(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
     """Return the runs of rewards of each arm that phases read as a whole or not at all."""
     cuts: dict[int, set[int]] = {}
-    for path in all_reads:
-        for arm, start, stop in chain.from_iterable(path):
-            cuts.setdefault(arm, set()).update((start, stop))
+    for arm, start, stop in chain.from_iterable(all_reads):
+        cuts.setdefault(arm, set()).update((start, stop))
     return tuple(
         tuple((arm, index) for index in range(start, stop))
         for arm in sorted(cuts)
@@ -144,16 +108,12 @@ def _survival(
 
     If phases are remembered, it is the joint law with what they keep, as in `past`.
     """
-    columns = list(chain.from_iterable(reads))
-    counts = np.zeros((grid.size, len(columns)), dtype=np.int64)
-    for axis, block in enumerate(grid.blocks):
-        arm, index = block[0]
-        for column, (read, start, stop) in enumerate(columns):
-            if arm == read and start <= index < stop:
-                counts[:, column] += grid.steps[:, axis]
-    ends = np.cumsum([len(read) for read in reads])[:-1]
-    means = [
-        sums * grid.rewards[1] / np.array(phase.pulls)
-        for phase, sums in zip(phases, np.split(counts, ends, axis=1), strict=True)
-    ]
+    means = []
+    for phase, read in zip(phases, reads, strict=True):
+        within = [
+            [arm == block[0][0] and start <= block[0][1] < stop for arm, start, stop in read]
+            for block in grid.blocks
+        ]
+        sums = grid.steps @ np.array(within, dtype=np.int64).reshape(len(within), len(read))
+        means.append(sums * grid.rewards[1] / np.array(phase.pulls))
     return log_joint_survival(phases, past[: len(phases) - 1], means)

@@ -22,9 +22,12 @@ from dpbai.noise import Laplace
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
 from dpbai.privacy.audit import Audit, check_grid, check_work
-from dpbai.privacy.exact_audit import Reads, Transcript, audited, blocks_of
+from dpbai.privacy.exact_audit import audited, blocks_of
 from dpbai.privacy.monte_carlo_audit import RewardTable, Run, run_on_table
+from dpbai.privacy.plans import Reads, Stage, Transcript
 from dpbai.privacy.tables import TableGrid
+
+_UNIT = Laplace(1.0)
 
 MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
 
@@ -75,12 +78,11 @@ def reused_samples_audit(policy: Policy) -> Audit:
         If `policy` has other plans, or it would take too long.
     """
 
-    def executed(phase: Phase, pulled: Sequence[int]) -> tuple[Phase, Reads]:
-        pulls, scale = _equal(phase)
-        reads = tuple((arm, 0, pulled[arm] + pulls) for arm in phase.pulled)
+    def executed(stage: Stage) -> tuple[Phase, Reads]:
+        pulls, scale = _equal(stage.phase)
+        reads = tuple((arm, 0, stop) for arm, _, stop in stage.reads)
         used = tuple(stop for _, _, stop in reads)
-        noise = Laplace(scale * pulls / used[0])
-        return replace(phase, pulls=used, noise=noise), reads
+        return replace(stage.phase, pulls=used, noise=Laplace(scale * pulls / used[0])), reads
 
     return audited(policy, executed)
 
@@ -110,28 +112,33 @@ def reused_noise_audit(policy: Policy) -> Audit:
     if n != m:
         raise ValueError(f"policy must pull equally often in both phases, got {n} and {m}")
     reads = tuple((arm, *span) for arm in range(arms) for span in ((0, n), (n, 2 * n)))
-    grid = TableGrid(blocks_of([(reads,)]))
+    grid = TableGrid(blocks_of([reads]))
     check_grid(grid, outputs=math.comb(arms, 2) * 2)
     epsilon = 1 / (scale * n)
     reach = math.ceil((45 + epsilon * n) / epsilon)
     edges = np.arange(-reach, reach + 1) * epsilon
     nodes, weights = scipy.special.roots_legendre(20)
     half = np.diff(edges)[:, None] / 2
-    check_work(
-        computed=float(grid.size) * half.size * len(nodes) * arms, held=half.size * len(nodes)
-    )
+    check_work(computed=float(grid.size) * half.size * len(nodes) * arms)
     x, weight = ((edges[:-1, None] + half) + half * nodes).ravel(), (half * weights).ravel()
-    density, cdf = scipy.stats.laplace.pdf, scipy.stats.laplace.cdf
     values = []
     for steps in grid.steps:
         k, k2 = epsilon * steps.reshape(arms, 2).T
         lead = (k[1] - k2[1]) - (k[0] - k2[0])  # arm 1 wins if x_1 - x_0 exceeds this
-        dropped = np.prod([cdf(x - k[arm]) for arm in range(2, arms)], axis=0)
-        integrand = density(x - k[0]) * cdf(k[1] - x - max(lead, 0))
+        dropped = _cdf(x - k[2:, None]).prod(axis=0)
+        integrand = _density(x - k[0]) * _cdf(k[1] - x - max(lead, 0))
         if lead < 0:
-            integrand += density(x - k[1]) * (cdf(x - lead - k[0]) - cdf(x - k[0]))
+            integrand += _density(x - k[1]) * (_cdf(x - lead - k[0]) - _cdf(x - k[0]))
         values.append(math.log(weight @ (integrand * dropped)))
     return Audit((((0, 1), (1,)),), np.array([values]), grid, grid.neighbours())
+
+
+def _density(x: FloatArray) -> FloatArray:
+    return np.exp(_UNIT.log_density(x))
+
+
+def _cdf(x: FloatArray) -> FloatArray:
+    return np.exp(_UNIT.log_cdf(x))
 
 
 def _equal(phase: Phase) -> tuple[int, float]:

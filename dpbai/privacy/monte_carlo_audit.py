@@ -12,18 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
+from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, path_after, planned
-from dpbai.privacy.exact_audit import Transcript
+from dpbai.policies.phase import arms_of, remembers
+from dpbai.privacy.plans import Stage, Transcript
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
-_Reached = tuple[Transcript, tuple[int, ...], tuple[Phase, ...], FloatArray, IntArray]
-"""A transcript so far, pulls of each arm, phases and releases that are remembered, and trials."""
-
 Release = Callable[[Phase, Sequence[FloatArray], IntArray], FloatArray]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
 
@@ -145,50 +142,40 @@ def run_on_table(
 
     release = release or as_planned
     _check.kind(rng, "rng", np.random.Generator)
-    arms, trials = arms_of(policy), _check.trials(trials)
-    rows = _rows(table, arms)
-    reached: list[_Reached] = [((), (0,) * arms, (), np.empty((trials, 0)), np.arange(trials))]
+    rows, trials = _rows(table, arms_of(policy)), _check.trials(trials)
+    # Where trials are, what they released if that is remembered, and which they are.
+    reached = [(Stage.first(policy), np.empty((trials, 0)), np.arange(trials))]
     ended: Counter[Transcript] = Counter()
     while reached:
-        transcript, pulled, past, known, trial = reached.pop()
-        active = transcript[-1] if transcript else tuple(range(arms))
-        if len(active) == 1:
-            ended[transcript] = len(trial)
+        stage, known, trial = reached.pop()
+        if len(stage.active) == 1:
+            ended[stage.transcript] = len(trial)
             continue
-        index = len(transcript) + 1
-        phase = planned(policy, index, active, spent=sum(pulled), past=past)
-        read, after = _read(phase, rows, pulled)
+        phase, read = stage.phase, []
+        for arm, _, stop in stage.reads:
+            if len(rows[arm]) < stop:
+                raise ValueError(
+                    f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"
+                )
+            read.append(rows[arm][:stop])
         released = np.hstack([known, release(phase, read, trial)])
-        path = path_after(policy, past, phase)
-        sets, where = np.unique(phase.survivors(released, rng), axis=0, return_inverse=True)
-        for number, kept in enumerate(sets.tolist()):
-            here = where.ravel() == number
-            next_known = released[here] if path else known[here]
-            reached.append(((*transcript, tuple(kept)), after, path, next_known, trial[here]))
+        survivors = phase.survivors(released, rng)
+        order = np.lexsort(survivors.T[::-1])  # faster than to find distinct rows
+        changes = np.diff(survivors[order], axis=0).any(axis=1)
+        for here in np.split(order, np.flatnonzero(changes) + 1):
+            kept = tuple(survivors[here[0]].tolist())
+            next_known = released[here] if remembers(policy) else known[here]
+            reached.append((stage.then(kept), next_known, trial[here]))
     return ended
 
 
-def _read(
-    phase: Phase, rows: list[FloatArray], pulled: tuple[int, ...]
-) -> tuple[list[FloatArray], tuple[int, ...]]:
-    """Return all rewards so far of each arm that a phase pulls, and the pulls of all arms after."""
-    after = list(pulled)
-    for arm, pulls in zip(phase.pulled, phase.pulls, strict=True):
-        after[arm] += pulls
-        if len(rows[arm]) < after[arm]:
-            raise ValueError(
-                f"tables must have at least {after[arm]} rewards of arm {arm}, got {len(rows[arm])}"
-            )
-    return [rows[arm][: after[arm]] for arm in phase.pulled], tuple(after)
-
-
 def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
-    arms = arms_of(policy)
-    pulled = planned(policy, 1, range(arms)).pulled
+    first = Stage.first(policy)
     nothing, once = np.zeros(policy.budget), np.zeros(policy.budget)
     once[0] = 1
-    changed = pulled[-1] if pulled else 0
-    return [nothing] * arms, [once if arm == changed else nothing for arm in range(arms)]
+    tables = [nothing] * len(first.active), [nothing] * len(first.active)
+    tables[1][max(first.phase.pulled, default=0)] = once
+    return tables
 
 
 def _checked_tables(
@@ -234,10 +221,10 @@ def _log_ratio_bound(
     first: IntArray, second: IntArray, runs: int, delta: float, level: float
 ) -> FloatArray:
     """Return a lower bound on log((P - delta) / P') from hits of so many runs each."""
-    miss, beta = (1 - level) / 2, scipy.stats.beta
-    low = np.where(first > 0, beta.ppf(miss, np.maximum(first, 1), runs - first + 1), 0.0)
+    miss = (1 - level) / 2
+    low = np.where(first > 0, special.betaincinv(np.maximum(first, 1), runs - first + 1, miss), 0.0)
     high = np.where(
-        second < runs, beta.ppf(1 - miss, second + 1, np.maximum(runs - second, 1)), 1.0
+        second < runs, special.betaincinv(second + 1, np.maximum(runs - second, 1), 1 - miss), 1.0
     )
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(low - delta, 0)) - np.log(high))

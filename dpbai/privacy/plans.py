@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, takewhile
 from math import comb
 from typing import TypeGuard
@@ -10,10 +14,67 @@ import numpy as np
 
 from dpbai import _check
 from dpbai.policies import DPBAI, Baseline, DPBAIGauss, DPDesign, Phase, Policy
-from dpbai.policies.phase import arms_of, path_after, planned
+from dpbai.policies.phase import arms_of, planned, remembers
+
+Transcript = tuple[tuple[int, ...], ...]
+"""The arms that survive phase 1, phase 2, and so on to the one recommended."""
+
+Reads = tuple[tuple[int, int, int], ...]
+"""An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
 
 _OWN = (DPBAI, Baseline, DPBAIGauss, DPDesign)
 _LISTED = {"phase", "representatives", "collections", "_collection", "_plan", "_noise"}
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a run may come to: the arms in play, and the stages before that led there."""
+
+    policy: Policy
+    active: tuple[int, ...]
+    before: tuple[Stage, ...] = ()
+
+    @classmethod
+    def first(cls, policy: Policy) -> Stage:
+        """Return the stage at which a run begins."""
+        return cls(policy, tuple(range(arms_of(policy))))
+
+    def then(self, kept: tuple[int, ...]) -> Stage:
+        """Return the stage at which these arms have survived the phase."""
+        return Stage(self.policy, kept, (*self.before, self))
+
+    def all_after(self) -> Iterator[Stage]:
+        """Yield this stage and all that may follow, if there is still a phase to come."""
+        if len(self.active) > 1:
+            yield self
+            for kept in combinations(self.active, self.phase.keep):
+                yield from self.then(kept).all_after()
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has survived so far."""
+        return tuple(stage.active for stage in (*self.before, self))[1:]
+
+    @property
+    def spent(self) -> int:
+        """Pulls so far."""
+        return sum(stage.phase.cost for stage in self.before)
+
+    @cached_property
+    def phase(self) -> Phase:
+        """The plan that comes next."""
+        past = tuple(stage.phase for stage in self.before)
+        index = len(past) + 1
+        return planned(self.policy, index, self.active, spent=self.spent, past=past)
+
+    @property
+    def reads(self) -> Reads:
+        """Which rewards the phase reads: the next of each arm that it pulls."""
+        so_far: Counter[int] = Counter()
+        for stage in self.before:
+            so_far.update(dict(zip(stage.phase.pulled, stage.phase.pulls, strict=True)))
+        rows = zip(self.phase.pulled, self.phase.pulls, strict=True)
+        return tuple((arm, so_far[arm], so_far[arm] + pulls) for arm, pulls in rows)
 
 
 def representable(policy: Policy) -> TypeGuard[DPBAI | DPDesign]:
@@ -22,10 +83,10 @@ def representable(policy: Policy) -> TypeGuard[DPBAI | DPDesign]:
     These are DP-BAI and its relatives, with any noise, and DPDesign; a class that chooses arms or
     plans phases in another way has no such list.
     """
-    if not isinstance(policy, _OWN) or _LISTED & vars(policy).keys():
+    if not isinstance(policy, _OWN):
         return False
     below = takewhile(lambda cls: cls not in _OWN, type(policy).__mro__)
-    return not any(_LISTED & vars(cls).keys() for cls in below)
+    return not any(_LISTED & vars(known).keys() for known in (policy, *below))
 
 
 def releases(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
@@ -43,46 +104,41 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
     When a phase has more than `limit` active sets in all, some of them are drawn at random.
     """
-    # The active sets that may come to a phase, each with what led there if the policy remembers it,
-    # and the most pulls that any may have cost by then.
-    layer: dict[tuple[tuple[int, ...], tuple[Phase, ...]], int] = {
-        (tuple(range(arms_of(policy))), ()): 0
-    }
     rng = np.random.default_rng(0)
-    plans: list[list[Phase]] = []
-    complete = True
-    while any(len(active) > 1 for active, _ in layer):
-        index = len(plans) + 1
-        begun = sorted((key for key in layer if len(key[0]) > 1), key=lambda key: key[0])
-        phases = [
-            planned(policy, index, active, spent=layer[active, past], past=past)
-            for active, past in begun
-        ]
-        _check_pure(policy, phases[0], spent=layer[begun[0]], past=begun[0][1])
-        plans.append(phases)
-        led = list(zip(begun, phases, strict=True))
-        if sum(comb(len(phase.active), phase.keep) for phase in phases) <= limit:
-            survivors = [
-                (at, kept) for at in led for kept in combinations(at[1].active, at[1].keep)
-            ]
+    stages, plans, complete = [Stage.first(policy)], [], True
+    while stages := sorted(_distinct(stages), key=lambda stage: stage.active):
+        _check_pure(stages[0])
+        plans.append([stage.phase for stage in stages])
+        if sum(comb(len(phase.active), phase.keep) for phase in plans[-1]) <= limit:
+            ways = [(at, kept) for at in stages for kept in combinations(at.active, at.phase.keep)]
         else:
             complete = False
-            drawn = [led[number] for number in rng.integers(len(led), size=limit)]
-            survivors = [(at, _some(at[1], rng)) for at in drawn]
-        before, layer = layer, {}
-        for (key, phase), kept in survivors:
-            after = kept, path_after(policy, key[1], phase)
-            layer[after] = max(layer.get(after, 0), before[key] + phase.cost)
+            drawn = [stages[number] for number in rng.integers(len(stages), size=limit)]
+            ways = [(at, _some(at.phase, rng)) for at in drawn]
+        stages = [stage.then(kept) for stage, kept in ways]
     return plans, complete
+
+
+def _distinct(stages: list[Stage]) -> list[Stage]:
+    """Return the stages with a phase to come that differ in what its plan depends on.
+
+    Of those that do not, the one that has spent most is kept: if it can go on, all of them can.
+    """
+    dearest: dict[tuple[tuple[int, ...], tuple[Stage, ...]], Stage] = {}
+    for stage in stages:
+        if len(stage.active) > 1:
+            key = stage.active, stage.before if remembers(stage.policy) else ()
+            dearest[key] = max(dearest.get(key, stage), stage, key=lambda stage: stage.spent)
+    return list(dearest.values())
 
 
 def _some(phase: Phase, rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(sorted(rng.choice(phase.active, phase.keep, replace=False).tolist()))
 
 
-def _check_pure(policy: Policy, phase: Phase, spent: int, past: tuple[Phase, ...]) -> None:
+def _check_pure(stage: Stage) -> None:
     """Raise ValueError if a policy plans the phase differently when it is asked again."""
-    again = planned(policy, phase.index, phase.active, spent=spent, past=past)
+    phase, again = stage.phase, replace(stage).phase
     for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses"):
         if not np.array_equal(getattr(phase, name), getattr(again, name)):
             raise ValueError(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpbai._check import FloatArray
-from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
+from dpbai.policies import Policy
+from dpbai.policies.phase import arms_of
 from dpbai.policies.pull import History
+from dpbai.privacy.plans import Stage
 from dpbai.privacy.survivors import log_survival
 
 
@@ -54,34 +55,31 @@ class PullByPull:
 
     def _given(self, history: History, choice: int) -> FloatArray:
         weights = np.zeros(self.arms)
-        for weight, arms in self._runs(history, tuple(range(self.arms)), ()):
+        for weight, arms in _runs(history, Stage.first(self.policy)):
             weights[arms[choice]] += weight
         return np.asarray(weights / weights.sum())
 
-    def _runs(
-        self, history: History, active: Sequence[int], past: tuple[Phase, ...]
-    ) -> Iterator[tuple[float, tuple[int, int]]]:
-        """Yield the runs that pull as the history does: probability, next arm, arm recommended.
 
-        The arm recommended is -1 where it is not decided yet.
-        """
-        if len(active) == 1:
-            if all(arm == 0 for arm, _ in history):
-                yield 1.0, (0, active[0])
-            return
-        spent = sum(phase.cost for phase in past)
-        phase = planned(self.policy, len(past) + 1, active, spent=spent, past=past)
-        order = np.repeat(phase.pulled, phase.pulls).tolist()
-        seen = [arm for arm, _ in history[: len(order)]]
-        if seen != order[: len(seen)]:
-            return
-        if len(seen) < len(order):
-            yield 1.0, (order[len(seen)], -1)
-            return
-        rewards = [reward for _, reward in history[: len(order)]]
-        rest = history[len(order) :]
-        ends = np.cumsum(phase.pulls)[:-1]
-        means = np.array([[part.mean() for part in np.split(np.array(rewards), ends)]])
-        for kept, log_probability in log_survival(phase, means).items():
-            for weight, arms in self._runs(rest, kept, (*past, phase)):
-                yield math.exp(log_probability[0]) * weight, arms
+def _runs(history: History, stage: Stage) -> Iterator[tuple[float, tuple[int, int]]]:
+    """Yield the runs from a stage that pull as the history does: probability, and two arms.
+
+    These are the next to be pulled and the recommended one, or -1 where it is not decided yet.
+    """
+    if len(stage.active) == 1:
+        if all(arm == 0 for arm, _ in history):
+            yield 1.0, (0, stage.active[0])
+        return
+    phase = stage.phase
+    order = np.repeat(phase.pulled, phase.pulls).tolist()
+    seen = [arm for arm, _ in history[: len(order)]]
+    if seen != order[: len(seen)]:
+        return
+    if len(seen) < len(order):
+        yield 1.0, (order[len(seen)], -1)
+        return
+    rewards = np.array([reward for _, reward in history[: len(order)]])
+    parts = np.split(rewards, np.cumsum(phase.pulls)[:-1])
+    means = np.array([[part.mean() for part in parts]])
+    for kept, log_probability in log_survival(phase, means).items():
+        for weight, arms in _runs(history[len(order) :], stage.then(kept)):
+            yield math.exp(log_probability[0]) * weight, arms

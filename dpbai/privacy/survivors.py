@@ -15,6 +15,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
+from numpy.linalg import matrix_power
 from scipy import special
 
 from dpbai import _check
@@ -25,9 +26,7 @@ from dpbai.policies import Phase
 Survivors = tuple[int, ...]
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
-_REACH = 45.0
-"""Densities fall below e^-45 of their peak within so many standard deviations."""
-_STEP = math.sqrt(2)  # standard deviations, to one Gauss-Legendre rule
+_QUARTER = np.array([[0.0, -1.0], [1.0, 0.0]])
 _NARROW = 1e-5
 BLOCK = 1000
 """So many rows of means are gone through at once."""
@@ -96,8 +95,6 @@ def log_joint_survival(
         raise TypeError(f"no exact law for noise of type {type(noise).__name__}")
     elif independent:
         law = partial(_two_independent if len(phase.active) == 2 else _independent, phase, noise)
-    elif alone and phase.coordinates == 1:
-        law = partial(_half_lines, phase, noise)
     else:
         law = partial(_sectors, phases, before, noise)
     found: dict[Survivors, FloatArray] = {}
@@ -149,9 +146,9 @@ def _independent(
     phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
 ) -> dict[Survivors, FloatArray]:
     """Integrate over x, the least surviving estimate: the others that survive lie above x."""
-    reach = _REACH * noise.standard_deviation
+    reach, step = _reach_and_step(noise, len(phase.active))
     x, log_weights = _rule(
-        statistic.min(axis=1) - reach, statistic.max(axis=1) + reach, statistic, noise
+        statistic.min(axis=1) - reach, statistic.max(axis=1) + reach, statistic, step
     )
     offsets = x[:, None, :] - statistic[:, :, None]
     density, below, above = (
@@ -168,17 +165,6 @@ def _independent(
         terms = [outside + inside - above[:, i] + density[:, i] for i in kept]
         arms = tuple(phase.active[i] for i in kept)
         law[arms] = special.logsumexp(np.stack(terms), axis=(0, 2))
-    return law
-
-
-def _half_lines(
-    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
-) -> dict[Survivors, FloatArray]:
-    """One coordinate w orders the arms in one way if positive, in another if negative."""
-    law: dict[Survivors, FloatArray] = {}
-    for sign in (1.0, -1.0):
-        reached = noise.log_cdf(sign * statistic[:, 0])
-        _add(law, _along([phase], [], _far([phase], np.array([sign]))), reached)
     return law
 
 
@@ -206,17 +192,13 @@ def _sectors(
         gaps = np.vstack([gaps, *(a - b for a, b in combinations(rows, 2) if np.any(a != b))])
     critical = np.arctan2(gaps[:, 0], -gaps[:, 1])
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
-    angles = np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi)
-    angles = np.unique(angles)
+    angles = np.unique(np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi))
     law: dict[Survivors, FloatArray] = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
         middle = (start + stop) / 2
         towards = np.array([math.cos(middle), math.sin(middle)])[: scales.size] * scales
         turns = round(middle / (math.pi / 2))
-        turned = statistic.copy()
-        for _ in range(turns % 4):
-            turned = np.column_stack([turned[:, 1], -turned[:, 0]])
-        turn = turns * math.pi / 2
+        turned, turn = statistic @ matrix_power(_QUARTER, turns % 4), turns * math.pi / 2
         reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
         _add(law, _along(phases, before, _far(phases, towards)), reached)
     return law
@@ -233,9 +215,9 @@ def _sector(
     first, second = statistic.T
     with np.errstate(divide="ignore", invalid="ignore"):
         kinks = np.column_stack([first, second / low, second / high])
-    reach = 2 * _REACH * noise.standard_deviation
-    stop = np.maximum(0, np.maximum(first, 2 * np.abs(second))) + reach
-    x, log_weights = _rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), noise)
+    reach, step = _reach_and_step(noise, 2)
+    stop = np.maximum(0, first) + 2 * np.abs(second) + 2 * reach
+    x, log_weights = _rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), step)
     upper, lower = high * x - second[:, None], low * x - second[:, None]
     # P(lower < Z < upper), from the tail in which the interval lies, lest digits cancel.
     mirrored = upper + lower > 0
@@ -251,11 +233,22 @@ def _sector(
     return np.asarray(special.logsumexp(density + between + log_weights, axis=1))
 
 
+def _reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, float]:
+    """Return within what distance densities fall to e^-45, and the length of one rule.
+
+    A product of Laplace factors grows or falls by e^12 at most on either half of it. Those of
+    Gaussian noise have no largest rate, and are as steep where events are as rare.
+    """
+    if isinstance(noise, Laplace):
+        return 45 * noise.scale, 24 * noise.scale / factors
+    return math.sqrt(90) * noise.sigma, math.sqrt(2) * noise.sigma
+
+
 def _rule(
-    start: FloatArray, stop: FloatArray, kinks: FloatArray, noise: Laplace | Gaussian
+    start: FloatArray, stop: FloatArray, kinks: FloatArray, step: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return nodes and log weights, shape (n, nodes), of integrals over [start, stop]."""
-    pieces = math.ceil(float((stop - start).max()) / (_STEP * noise.standard_deviation))
+    pieces = math.ceil(float((stop - start).max()) / step)
     inner = np.clip(kinks, start[:, None], stop[:, None])
     edges = np.sort(np.concatenate([np.linspace(start, stop, pieces + 1, axis=1), inner], axis=1))
     half = np.diff(edges, axis=1)[:, :, None] / 2
@@ -291,14 +284,14 @@ def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = (
     """
     noise, arms, keep = phase.noise, len(phase.active), phase.keep
     sets = math.comb(arms, keep)
-    certain = keep == arms or phase.coordinates == 1
-    if not isinstance(noise, Laplace | Gaussian) or (certain and not before):
+    if not isinstance(noise, Laplace | Gaussian) or (keep == arms and not before):
         return sets
-    reach = reward_bound * float(phase.reach.max(initial=0.0))
-    step = _STEP * noise.standard_deviation
-    length = reach + 2 * _REACH * noise.standard_deviation
-    if phase.decoder_matrix is None:
-        work = (3 * arms + sets * keep) * len(_NODES) * (length / step + arms)
-        return 1 if arms == 2 else work
+    decoded = phase.decoder_matrix is not None
+    if arms == 2 and not decoded:
+        return 1
+    width = reward_bound * float(phase.reach.max(initial=0.0))
+    reach, step = _reach_and_step(noise, 2 if decoded else arms)
+    if not decoded:
+        return (3 * arms + sets * keep) * len(_NODES) * ((width + 2 * reach) / step + arms)
     gaps = sum(len(p.active) * (len(p.active) - 1) for p in (*before, phase))
-    return sets + (gaps + 4) * len(_NODES) * ((length + reach) / step + 3)
+    return sets + (gaps + 4) * len(_NODES) * ((3 * width + 2 * reach) / step + 3)

@@ -8,10 +8,9 @@ order of some rewards cannot matter, because they are summed, the grid counts th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -75,7 +74,8 @@ class TableGrid:
 
     def neighbours(self) -> IntArray:
         """Return the pairs of tables that differ in one reward, shape (pairs, 2)."""
-        return self._pairs([[axis] for axis in range(len(self.blocks))], only_adjacent=True)
+        axes = [[axis] for axis in range(len(self.blocks))]
+        return self._pairs(axes, lambda count: (np.arange(count - 1), np.arange(1, count)))
 
     def column_neighbours(self) -> IntArray:
         """Return the pairs that differ in rewards of one index, of any arms (table-DP).
@@ -85,17 +85,18 @@ class TableGrid:
         columns: dict[int, list[int]] = {}
         for axis, ((_, index),) in enumerate(self.blocks):
             columns.setdefault(index, []).append(axis)
-        return self._pairs(list(columns.values()), only_adjacent=False)
+        return self._pairs(columns.values(), lambda count: np.triu_indices(count, 1))
 
-    def _pairs(self, groups: Sequence[list[int]], *, only_adjacent: bool) -> IntArray:
-        """Return pairs of positions that differ along the axes of one group only."""
+    def _pairs(
+        self,
+        groups: Iterable[list[int]],
+        chosen: Callable[[int], tuple[IntArray, IntArray]],
+    ) -> IntArray:
+        """Return pairs of tables that differ along the axes of one group, in the steps chosen."""
         positions = np.arange(self.size).reshape(self.shape)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for axes in groups:
-            last = range(-len(axes), 0)
-            lines = np.moveaxis(positions, axes, last)
-            lines = lines.reshape(-1, math.prod(self.shape[axis] for axis in axes))
-            values = range(lines.shape[1])
-            chosen = pairwise(values) if only_adjacent else combinations(values, 2)
-            pairs += [lines[:, list(pair)] for pair in chosen]
+            count = math.prod(self.shape[axis] for axis in axes)
+            lines = np.moveaxis(positions, axes, range(len(axes))).reshape(count, -1)
+            pairs.append(lines[np.array(chosen(count))].reshape(2, -1).T)
         return np.concatenate(pairs)
