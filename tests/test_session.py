@@ -682,8 +682,8 @@ def session():
 
 
 def state_of(session):
-    state = session._state
-    return state.finished, state.phase, state.sums, state.counts
+    run = session._run
+    return run.finished, run.phase, run.sums, run.counts
 
 
 def assert_refused(session, call, *, secrets=("0.731", "73.1")):
@@ -702,8 +702,8 @@ def test_rewards_of_any_numeric_kind_are_taken_exactly(rewards):
     arm = next(iter(session.requests))
     session.record({arm: rewards})
     expected = sum((Fraction(float(reward)) for reward in rewards), Fraction())
-    assert session._state.sums[0] == expected
-    assert session._state.counts[0] == len(rewards)
+    assert session._run.sums[0] == expected
+    assert session._run.counts[0] == len(rewards)
 
 
 @pytest.mark.parametrize("rewards", BAD.values(), ids=BAD)

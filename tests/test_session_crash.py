@@ -77,10 +77,10 @@ def write_in_place(self, content):
     return data
 
 
-def show_before_saving(self, state):
+def show_before_saving(self, run):
     data = self._at[1]
-    self._at = state, data
-    self._at = state, self._store.replace(self._content(state), data)
+    self._at = run, data
+    self._at = run, self._store.save(live.file.content(run), data)
 
 
 def rename_before_writing(self, content):
@@ -99,7 +99,7 @@ MUTANTS = {
 }
 
 # Where a session touches its file or changes what it shows: all else is computing.
-STEPS = {"__init__", "resume", "_take", "_keep", "create", "replace", "load", "_locked", "_write"}
+STEPS = {"__init__", "resume", "_take", "_keep", "save", "load", "_locked", "_write"}
 STEPS |= {"_lock", "_sync_directory", "write_in_place", "rename_before_writing"}
 STEPS |= {"show_before_saving"}
 CODE = {live.__file__, store.__file__, __file__}

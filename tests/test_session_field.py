@@ -69,10 +69,10 @@ def test_the_sum_of_rewards_in_another_range_is_mapped_without_rounding():
     rewards = [0.1, 0.7, 0.3, 0.1]
     session.record({arm: rewards})
     low, high = Fraction(0.1), Fraction(0.7)
-    assert session._state.sums[0] == sum((Fraction(x) - low) / (high - low) for x in rewards)
+    assert session._run.sums[0] == sum((Fraction(x) - low) / (high - low) for x in rewards)
     with_sums = rehearsal(reward_range=(0.1, 0.7))
     with_sums.record_sums({arm: (sum(map(Fraction, rewards)), 4)})
-    assert with_sums._state.sums == session._state.sums
+    assert with_sums._run.sums == session._run.sums
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_rewards_outside_their_range_are_refused_and_never_told(reward):
     with pytest.raises(ValueError, match=r"\[1, 5\]|finite") as error:
         session.record_sums({arm: (reward, 1)})
     assert str(reward) not in str(error.value)
-    assert session._state.counts[0] == 0
+    assert session._run.counts[0] == 0
 
 
 # The same batch twice, and mistakes.

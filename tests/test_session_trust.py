@@ -139,7 +139,7 @@ def record_interrupted(session, batch, step):
     delivers no signal where a `with` is left, before it lets go of what it holds.)
     """
     count = 0
-    steps = {"_take", "_keep", "replace", "_write", "_locked", "_sync_directory"}
+    steps = {"_take", "_keep", "save", "_write", "_locked", "_sync_directory"}
 
     def trace(frame, event, _):
         nonlocal count

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from dpbai import _check
 from dpbai._describe import class_name, plain, restored
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI, Phase, Policy
-from dpbai.session.records import Label, Released, State
-from dpbai.session.rewards import Range
+from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise
+from dpbai.session.records import Label, Released
+from dpbai.session.run import Run
+from dpbai.session.shorter import shortened
 
 _OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
@@ -25,34 +29,48 @@ _TOLERANCE = 1e-9
 Content = Mapping[str, Any]
 
 
-def content(
-    policy: Policy, noise: str, labels: Sequence[Label], reward_range: Range, state: State
-) -> Content:
+def content(run: Run) -> Content:
     """Return the JSON content of a session's file."""
     current = None
-    if state.phase is not None:
-        current = {
-            **_plan(state.phase, labels),
-            "counts": list(state.counts),
-            "sums": [str(total) for total in state.sums],
-        }
+    if run.phase is not None:
+        sums = [str(total) for total in run.sums]
+        current = {**_plan(run.phase, run.labels), "counts": list(run.counts), "sums": sums}
     return {
-        "policy": described(policy),
-        "noise": noise,
-        "labels": list(labels),
-        "reward_range": list(reward_range),
-        "batches": dict(state.batches),
-        "finished": [plain(vars(released)) for released in state.finished],
+        "policy": _described(run.policy),
+        "noise": run.noise.name,
+        "labels": list(run.labels),
+        "reward_range": list(run.reward_range),
+        "batches": dict(run.batches),
+        "finished": [plain(vars(released)) for released in run.finished],
         "current": current,
     }
 
 
-def finished_in(content: Content) -> tuple[Released, ...]:
-    """Return what the finished phases released."""
-    return tuple(Released(**entry) for entry in restored(content["finished"]))
+def run_in(content: Content, policy: Policy | None, noise: ReleaseNoise) -> Run:
+    """Return the run that a content tells of; an error of some kind if it does not fit together."""
+    policy = _policy_of(content["policy"], policy)
+    run = Run.begun(policy, noise, content["labels"], content["reward_range"])
+    for entry in restored(content["finished"]):
+        released = Released(**entry)
+        run = run.after(released, shortened(run.plan, released.pulls))
+    sums, counts = _received(content, run.phase)
+    batches = {name: int(phase) for name, phase in content["batches"].items()}
+    return replace(run, sums=sums, counts=counts, batches=batches)
 
 
-def received_in(
+def noise_of(name: str, given: ReleaseNoise | None) -> ReleaseNoise:
+    """Return the noise that a file was begun with: if none is given, one of this library's."""
+    if given is None:
+        sources = {source.name: source for source in (OpenDPNoise, NumpyNoise)}
+        if name not in sources:
+            raise ValueError(f"it was begun with noise from {name}: pass that noise")
+        return sources[name]()
+    if _check.kind(given, "noise", ReleaseNoise).name != name:
+        raise ValueError(f"it was begun with noise from {name}")
+    return given
+
+
+def _received(
     content: Content, phase: Phase | None
 ) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
     """Return the sums and counts of the phase under way; ValueError if they do not fit its plan."""
@@ -81,7 +99,7 @@ def received_in(
     return sums, counts
 
 
-def policy_of(made_for: Content, given: Policy | None) -> Policy:
+def _policy_of(made_for: Content, given: Policy | None) -> Policy:
     """Return the policy that a file was made for: if none is given, one of this library's classes.
 
     ValueError if the one given has other parameters, or there is none of that class.
@@ -93,14 +111,14 @@ def policy_of(made_for: Content, given: Policy | None) -> Policy:
         parameters = restored(made_for)
         maker = makers[parameters.pop("class")]
         given = maker(np.array(parameters.pop("features"), dtype=np.float64), **parameters)
-    own = described(given)
+    own = _described(given)
     differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
     if differing:
         raise ValueError(f"it was made for another plan: {', '.join(differing)} differ")
     return given
 
 
-def described(policy: Policy) -> Content:
+def _described(policy: Policy) -> Content:
     """Return the class and the parameters of a policy; TypeError if it is no dataclass of these."""
     if not hasattr(policy, "__dataclass_fields__"):
         raise TypeError("policy must be a dataclass, so that its parameters can be saved")

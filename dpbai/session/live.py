@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NoReturn, Self
 
@@ -29,12 +27,11 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of
 from dpbai.privacy.certificate import Certificate, certify
 from dpbai.session import file
-from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
-from dpbai.session.records import Label, Released, SessionError, State, checked_labels, with_batch
-from dpbai.session.rewards import Range, Sum, array_sum, checked_range, stated_sum
+from dpbai.session.noise import ReleaseNoise, chosen
+from dpbai.session.records import Label, Released, SessionError
+from dpbai.session.rewards import UNIT, Range, Sum, array_sum, stated_sum
 from dpbai.session.run import Run
 from dpbai.session.shorter import noise_deviations
 from dpbai.session.store import Store
@@ -93,12 +90,10 @@ class Session:
         labels: Sequence[Label] | None = None,
         reward_range: tuple[float, float] = (0, 1),
     ) -> None:
-        arms = range(arms_of(policy))
-        self._begin(policy, noise, arms if labels is None else labels, reward_range)
-        self._run.promised  # noqa: B018  (noise that the source lacks fails here)
-        self._store = None if path is None else Store(path)
-        state = self._run.advanced(self._run.started((), (), {}))
-        self._at = state, self._store.create(self._content(state)) if self._store else b""
+        run = Run.begun(policy, chosen(noise), labels, reward_range)
+        run.promised()  # noise that the source lacks fails here
+        self._hold(run, None if path is None else Store(path), None)
+        self._keep(run.advanced())
 
     @classmethod
     def resume(
@@ -130,36 +125,19 @@ class Session:
         store = Store(path)
         content, data = store.load()
         try:
-            policy = file.policy_of(content["policy"], policy)
-            noise = _source(content["noise"]) if noise is None else noise
-            if noise.name != content["noise"]:
-                raise ValueError(f"it was begun with noise from {content['noise']}")
-            session = cls.__new__(cls)
-            session._begin(policy, noise, content["labels"], content["reward_range"])
-            batches = {name: int(phase) for name, phase in content["batches"].items()}
-            state = session._run.replayed(file.finished_in(content), batches)
-            sums, counts = file.received_in(content, state.phase)
-            session._at = replace(state, sums=sums, counts=counts), data
-            session._store = store
+            source = chosen(file.noise_of(content["noise"], noise))
+            run = file.run_in(content, policy, source)
         except (*_UNFIT, SessionError) as error:
             raise SessionError(f"{store.path} is refused: {error}") from error
+        session = cls.__new__(cls)
+        session._hold(run, store, data)
         return session
 
-    def _begin(
-        self,
-        policy: Policy,
-        noise: ReleaseNoise | None,
-        labels: Sequence[Label],
-        reward_range: tuple[float, float],
-    ) -> None:
-        self.policy = policy
-        self.labels = checked_labels(labels, arms_of(policy))
-        self.reward_range = checked_range(reward_range)
-        self.noise = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
-        self._run = Run(policy, self.noise, self.labels, self.reward_range)
+    def _hold(self, run: Run, store: Store | None, data: bytes | None) -> None:
+        self.policy, self.noise = run.policy, run.noise
+        self.labels, self.reward_range = run.labels, run.reward_range
+        self._at, self._store = (run, data), store
         self._mutex, self._process = threading.Lock(), os.getpid()
-        for remark in self.noise.remarks:
-            warnings.warn(remark, ReleaseWarning, stacklevel=3)
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise TypeError(
@@ -173,11 +151,11 @@ class Session:
             return f"<Session: {name}, {arms} arms, finished, {self.recommendation!r} recommended>"
         return (
             f"<Session: {name}, {arms} arms, {len(self.phase.active)} in play, phase "
-            f"{self.phase.index} has {sum(self._state.counts)} of {self.phase.cost} rewards>"
+            f"{self.phase.index} has {sum(self._run.counts)} of {self.phase.cost} rewards>"
         )
 
     @property
-    def _state(self) -> State:
+    def _run(self) -> Run:
         return self._at[0]
 
     @property
@@ -186,14 +164,14 @@ class Session:
 
         It is for rewards mapped to [0, 1], and so is its noise; `deviations` are in their units.
         """
-        return self._state.phase
+        return self._run.phase
 
     @property
     def requests(self) -> dict[Label, int]:
         """How many rewards of which arms are missing in the phase under way; empty at the end."""
         if self.phase is None:
             return {}
-        rows = zip(self.phase.pulled, self.phase.pulls, self._state.counts, strict=True)
+        rows = zip(self.phase.pulled, self.phase.pulls, self._run.counts, strict=True)
         return {self.labels[arm]: pulls - count for arm, pulls, count in rows if pulls > count}
 
     @property
@@ -204,22 +182,22 @@ class Session:
     @property
     def recommendation(self) -> Label | None:
         """The arm that is left, or None as long as there are more."""
-        return self._state.finished[-1].survivors[0] if self.finished else None
+        return self._run.finished[-1].survivors[0] if self.finished else None
 
     @property
     def released(self) -> tuple[Released, ...]:
         """What each finished phase released."""
-        return self._state.finished
+        return self._run.finished
 
     @property
     def batches(self) -> dict[str, int]:
         """The names of the batches that were recorded, each with its phase."""
-        return dict(self._state.batches)
+        return dict(self._run.batches)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The plans of the finished phases, as they were executed."""
-        return self._state.past
+        return self._run.past
 
     @property
     def estimates(self) -> dict[Label, float]:
@@ -237,10 +215,9 @@ class Session:
         Policies other than DP-BAI, its relatives and DPDesign plan many active sets for this.
         """
         notes = [remark for phase in self.released for remark in phase.remarks]
-        low, high = self.reward_range
-        if (low, high) != (0.0, 1.0):
-            notes.append(f"rewards lie in [{low:.15g}, {high:.15g}], and are mapped to [0, 1]")
-        promised, phases = self._run.promised, self.phases
+        if self.reward_range != UNIT:
+            notes.append(f"rewards lie in {self.reward_range}, and are mapped to {UNIT}")
+        promised, phases = self._run.promised(), self.phases
         visited = certify(phases, mechanism=self.noise) if phases else promised
         return promised.after(visited, [phase.epsilon for phase in self.released], notes)
 
@@ -248,7 +225,7 @@ class Session:
     def deviations(self) -> dict[Label, float]:
         """The standard deviations of the noise in `estimates`, by the plans alone."""
         return {
-            self.labels[arm]: float(deviation) * (self.reward_range[1] - self.reward_range[0])
+            self.labels[arm]: float(deviation) * self.reward_range.width
             for number, phase in enumerate(self.phases, start=1)
             for arm, deviation in zip(
                 phase.active, noise_deviations(self.phases[:number]), strict=True
@@ -324,7 +301,7 @@ class Session:
             else.
         """
         with self._mutex:
-            self._keep(self._run.ended(self._state))
+            self._keep(self._run.ended())
 
     def _take(
         self,
@@ -337,28 +314,18 @@ class Session:
         if not isinstance(given, Mapping):  # what else it is may be rewards, and is not told
             raise TypeError(f"{name} must be a mapping from arms, got {type(given).__name__}")
         parts = [(label, summed(values, self.reward_range)) for label, values in given.items()]
-        sign = -1 if _check.flag(undo, "undo") else 1
+        undo = _check.flag(undo, "undo")
         with self._mutex:
-            state = self._state if batch is None else with_batch(self._state, batch, undo)
-            self._keep(self._run.advanced(self._run.with_rewards(state, parts, sign)))
+            run = self._run if batch is None else self._run.with_batch(batch, undo)
+            self._keep(run.with_rewards(parts, undo).advanced())
 
-    def _keep(self, state: State) -> None:
-        """Save a state, and only then show it: noise that a crash swallowed was seen by no one."""
-        data = b""
+    def _keep(self, run: Run) -> None:
+        """Save a run, and only then show it: noise that a crash swallowed was seen by no one."""
+        data = None
         if self._store:
-            data = self._store.replace(self._content(state), self._at[1])
+            data = self._store.save(file.content(run), self._at[1])
         elif os.getpid() != self._process:
             raise SessionError("a session in memory goes on in the process that began it")
-        # One step. Interrupted before it, the old state goes with the bytes of a file that is gone,
+        # One step. Interrupted before it, the old run goes with the bytes of a file that is gone,
         # which the store refuses to replace.
-        self._at = state, data
-
-    def _content(self, state: State) -> Mapping[str, Any]:
-        return file.content(self.policy, self.noise.name, self.labels, self.reward_range, state)
-
-
-def _source(name: str) -> ReleaseNoise:
-    for source in (OpenDPNoise, NumpyNoise):
-        if source.name == name:
-            return source()
-    raise ValueError(f"it was begun with noise from {name}: pass that noise")
+        self._at = run, data

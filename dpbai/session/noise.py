@@ -16,6 +16,7 @@ here, the statistic is rounded once, and certificates count that rounding.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
@@ -141,6 +142,14 @@ class OpenDPNoise:
         except dp.OpenDPException:  # its exponents overflow; this is the bound that it tightens
             rho = float(measurement.map(length))
             return (rho + 2 * math.sqrt(-rho * math.log(noise.delta))) * (1 + 4 * _EPS)
+
+
+def chosen(noise: ReleaseNoise | None) -> ReleaseNoise:
+    """Return the noise that was given, or `OpenDPNoise`; warn the caller's caller against it."""
+    source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
+    for remark in source.remarks:
+        warnings.warn(remark, ReleaseWarning, stacklevel=3)
+    return source
 
 
 def _opendp() -> Any:

@@ -1,16 +1,14 @@
-"""What a session has done so far."""
+"""The names of arms, and what phases released."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from dpbai import _check
-from dpbai.policies import Phase
 
 
 class SessionError(RuntimeError):
@@ -86,46 +84,3 @@ class Released(Release):
     pulls: tuple[int, ...]
     estimates: tuple[float, ...]
     survivors: tuple[Label, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """How far a session has come.
-
-    `past` are the plans of the `finished` phases, as they were executed; `phase` is the one under
-    way, None when one arm is left. `sums` and `counts` are of the rewards, mapped to [0, 1], that
-    came in for each arm that it pulls. `batches` names those recorded, each with its phase.
-    """
-
-    finished: tuple[Released, ...]
-    past: tuple[Phase, ...]
-    phase: Phase | None
-    sums: tuple[Fraction, ...]
-    counts: tuple[int, ...]
-    batches: Mapping[str, int]
-
-    @property
-    def plan(self) -> Phase:
-        """The plan under way; SessionError if one arm is left."""
-        if self.phase is None:
-            raise SessionError("the session is finished and takes no more rewards")
-        return self.phase
-
-
-def with_batch(state: State, batch: Label, undo: bool) -> State:
-    """Return the state with the name of one more batch, or of one less."""
-    name = named(batch)
-    if name is None:
-        raise TypeError(f"batch must be an integer or a string, got {_check.told(batch)}")
-    if name == "":
-        raise ValueError("batch must have a name that is not empty")
-    batches, phase = dict(state.batches), len(state.finished) + 1
-    before = batches.pop(str(name), None)
-    if undo and before != phase:
-        reason = "was not recorded" if before is None else f"is in phase {before}, now released"
-        raise SessionError(f"batch {name!r} {reason}, and cannot be undone")
-    if not undo:
-        if before is not None:
-            raise SessionError(f"batch {name!r} was recorded already, in phase {before}")
-        batches[str(name)] = phase
-    return replace(state, batches=batches)

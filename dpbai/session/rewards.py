@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +21,27 @@ from dpbai._check import FloatArray
 Sum = tuple[Fraction, int]
 """A sum of rewards in [0, 1], exact, and how many they are."""
 
-Range = tuple[float, float]
-"""The least and the largest possible reward."""
+
+class Range(NamedTuple):
+    """The least and the largest possible reward; policies and laws are on [0, 1]."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How long 1 is."""
+        return self.high - self.low
+
+    def shown(self, mean: Any) -> Any:
+        """Return a mean in [0, 1], or an array of them, in the units of rewards."""
+        return self.low + self.width * mean
+
+    def __str__(self) -> str:
+        return f"[{self.low:.15g}, {self.high:.15g}]"
+
+
+UNIT = Range(0.0, 1.0)
 
 
 def checked_range(value: Any) -> Range:
@@ -35,10 +54,10 @@ def checked_range(value: Any) -> Range:
             "reward_range must be the least and the largest possible reward, within 2**53, got "
             f"{_check.told(bounds)}"
         )
-    return low, high
+    return Range(low, high)
 
 
-def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
+def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
     """Return the exact sum and the number of `rewards`, mapped from `bounds` to [0, 1].
 
     They are 1-D numbers or booleans, at least one. What else they may be is refused, and not told.
@@ -55,12 +74,11 @@ def array_sum(rewards: ArrayLike, bounds: Range = (0.0, 1.0)) -> Sum:
         raise ValueError(f"rewards must be 1-D and not empty, got shape {array.shape}")
     # NaN fails every comparison.
     if not ((array >= bounds[0]) & (array <= bounds[1])).all():
-        low, high = bounds
-        raise ValueError(f"rewards must lie in [{low:.15g}, {high:.15g}], and one or more do not")
+        raise ValueError(f"rewards must lie in {bounds}, and one or more do not")
     return _mapped(exact_sum(array.astype(np.float64)), array.size, bounds)
 
 
-def stated_sum(pair: Any, bounds: Range = (0.0, 1.0)) -> Sum:
+def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
     """Return a total and a count of rewards that someone else added up, mapped to [0, 1].
 
     The count is at least 1, the total between so many times each of `bounds`, and taken as exact.
@@ -84,8 +102,7 @@ def stated_sum(pair: Any, bounds: Range = (0.0, 1.0)) -> Sum:
         raise ValueError("count must be at least 1")
     mapped, number = _mapped(exact, int(count), bounds)
     if not 0 <= mapped <= number:
-        low, high = bounds
-        raise ValueError(f"total must be of count rewards, which lie in [{low:.15g}, {high:.15g}]")
+        raise ValueError(f"total must be of count rewards, which lie in {bounds}")
     return mapped, number
 
 

@@ -1,148 +1,176 @@
-"""What a run does from one state to the next: it begins phases, takes sums, releases.
+"""How far a run has come, and the steps on from there: take sums, release, begin the next phase.
 
-A `Run` keeps no state, no file and no lock: a `dpbai.Session` does, and decides what is saved and
-what is shown. Each step is a function from state to state, and noise is drawn in one place.
+A `Run` is a value, and each step returns the run after it: a `dpbai.Session` decides which of them
+is saved and shown. Noise is drawn in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from functools import cache, partial
+from typing import Any, Self
 
 import numpy as np
 
+from dpbai import _check
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import planned
+from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session.noise import NumpyNoise, ReleaseNoise
-from dpbai.session.records import Label, Released, SessionError, State, named
-from dpbai.session.rewards import Range, Sum
+from dpbai.session.records import Label, Released, SessionError, checked_labels, named
+from dpbai.session.rewards import Range, Sum, checked_range
 from dpbai.session.shorter import shortened
 from dpbai.session.single import noisy_release
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A policy with what it needs to meet real rewards."""
+    """A policy on real rewards, as far as it has come.
+
+    `promised` tells the guarantee of all that the run may release, and computes it once. `past` are
+    the plans of the `finished` phases, as they were executed; `phase` is the one under way, None
+    when one arm is left. `sums` and `counts` are of the rewards, mapped to [0, 1], that came in for
+    each arm that it pulls. `batches` names those recorded, each with its phase.
+    """
 
     policy: Policy
     noise: ReleaseNoise
     labels: tuple[Label, ...]
     reward_range: Range
+    promised: Callable[[], Certificate]
+    finished: tuple[Released, ...] = ()
+    past: tuple[Phase, ...] = ()
+    phase: Phase | None = None
+    sums: tuple[Fraction, ...] = ()
+    counts: tuple[int, ...] = ()
+    batches: Mapping[str, int] = field(default_factory=dict)
 
-    @cached_property
-    def promised(self) -> Certificate:
-        """The guarantee of all that the run may release."""
-        return certificate(self.policy, mechanism=self.noise)
+    @classmethod
+    def begun(
+        cls, policy: Policy, noise: ReleaseNoise, labels: Sequence[Label] | None, bounds: Any
+    ) -> Self:
+        """Return a run in its first phase; ValueError or TypeError if it cannot be one."""
+        arms = arms_of(policy)
+        names = checked_labels(range(arms) if labels is None else labels, arms)
+        promised = cache(partial(certificate, policy, mechanism=noise))
+        return cls(policy, noise, names, checked_range(bounds), promised)._next()
 
-    @cached_property
-    def _arm_of(self) -> dict[Label, int]:
-        return {label: arm for arm, label in enumerate(self.labels)}
+    @property
+    def plan(self) -> Phase:
+        """The plan under way; SessionError if one arm is left."""
+        if self.phase is None:
+            raise SessionError("the session is finished and takes no more rewards")
+        return self.phase
 
-    def with_rewards(self, state: State, parts: Sequence[tuple[Any, Sum]], sign: int) -> State:
-        """Return the state with more rewards, or without some."""
-        phase = state.plan
-        sums, counts = list(state.sums), list(state.counts)
+    def with_batch(self, batch: Label, undo: bool) -> Self:
+        """Return the run with the name of one more batch, or of one less."""
+        name = named(batch)
+        if name is None:
+            raise TypeError(f"batch must be an integer or a string, got {_check.told(batch)}")
+        if name == "":
+            raise ValueError("batch must have a name that is not empty")
+        batches, phase = dict(self.batches), len(self.finished) + 1
+        before = batches.pop(str(name), None)
+        if undo and before != phase:
+            reason = "was not recorded" if before is None else f"is in phase {before}, now released"
+            raise SessionError(f"batch {name!r} {reason}, and cannot be undone")
+        if not undo:
+            if before is not None:
+                raise SessionError(f"batch {name!r} was recorded already, in phase {before}")
+            batches[str(name)] = phase
+        return replace(self, batches=batches)
+
+    def with_rewards(self, parts: Sequence[tuple[Any, Sum]], undo: bool) -> Self:
+        """Return the run with more rewards, or without some."""
+        phase, sign = self.plan, -1 if undo else 1
+        places: dict[Label | None, int]
+        places = {self.labels[arm]: place for place, arm in enumerate(phase.pulled)}
+        sums, counts = list(self.sums), list(self.counts)
         for label, (total, count) in parts:
             # A label that is unknown is not repeated: it may be a reward in the wrong place.
-            name = named(label)
-            arm = None if name is None else self._arm_of.get(name)
-            if arm is None or arm not in phase.pulled:
+            if (place := places.get(named(label))) is None:
                 raise ValueError("rewards must be of arms that are asked for, see requests")
-            position = phase.pulled.index(arm)
-            missing, received = phase.pulls[position] - counts[position], counts[position]
-            if sign > 0 and count > missing:
+            missing = phase.pulls[place] - counts[place]
+            if not undo and count > missing:
                 raise ValueError(f"arm {label!r} needs {missing} more rewards, got {count}")
-            if sign < 0 and not 0 <= sums[position] - total <= received - count:
+            if undo and not 0 <= sums[place] - total <= counts[place] - count:
                 raise ValueError(f"arm {label!r} has not had these rewards in this phase")
-            sums[position] += sign * total
-            counts[position] += sign * count
-        return replace(state, sums=tuple(sums), counts=tuple(counts))
+            sums[place] += sign * total
+            counts[place] += sign * count
+        return replace(self, sums=tuple(sums), counts=tuple(counts))
 
-    def started(
-        self,
-        finished: tuple[Released, ...],
-        past: tuple[Phase, ...],
-        batches: Mapping[str, int],
-    ) -> State:
-        """Return the state in which the phase after the `finished` ones begins."""
-        active = finished[-1].survivors if finished else self.labels
-        if len(active) == 1:
-            return State(finished, past, None, (), (), batches)
-        arms = [self._arm_of[label] for label in active]
-        spent = sum(phase.cost for phase in past)
-        phase = planned(self.policy, len(finished) + 1, arms, spent=spent, past=past)
-        if phase.remembered and phase.remembered != len(_statistics(finished)):
-            raise ValueError("what its phases have released does not fit their plans")
-        zeros = (0,) * len(phase.pulled)
-        return State(finished, past, phase, tuple(map(Fraction, zeros)), zeros, batches)
-
-    def advanced(self, state: State) -> State:
+    def advanced(self) -> Self:
         """Release the phase under way if it is complete, and so on."""
-        while state.phase is not None and state.counts == state.phase.pulls:
-            state = self._after(state, state.phase)
-        return state
+        run = self
+        while run.phase is not None and run.counts == run.phase.pulls:
+            run = run.after(run._release(run.phase), run.phase)
+        return run
 
-    def ended(self, state: State) -> State:
+    def ended(self) -> Self:
         """Release the phase under way with the rewards that came in, and so on."""
-        phase = state.plan
-        if not all(state.counts):
-            arm = self.labels[phase.pulled[state.counts.index(0)]]
+        phase = self.plan
+        if not all(self.counts):
+            arm = self.labels[phase.pulled[self.counts.index(0)]]
             raise SessionError(f"each arm needs one reward at least, and {arm!r} has none")
-        return self.advanced(self._after(state, shortened(phase, state.counts)))
+        executed = shortened(phase, self.counts)
+        return self.after(self._release(executed), executed).advanced()
 
-    def replayed(self, finished: Sequence[Released], batches: Mapping[str, int]) -> State:
-        """Return the state after what was released before."""
-        state = self.started((), (), batches)
-        for released in finished:
-            executed = shortened(state.plan, released.pulls)
-            state = self.started((*state.finished, released), (*state.past, executed), batches)
-        return state
+    def after(self, released: Released, executed: Phase) -> Self:
+        """Return the run in which the phase after a released one begins."""
+        finished, past = (*self.finished, released), (*self.past, executed)
+        return replace(self, finished=finished, past=past)._next()
 
-    def _after(self, state: State, executed: Phase) -> State:
-        """Release the phase under way, as it was executed, and begin the next."""
-        finished = (*state.finished, self._release(state, executed))
-        return self.started(finished, (*state.past, executed), state.batches)
+    def _next(self) -> Self:
+        active = self.finished[-1].survivors if self.finished else self.labels
+        if len(active) == 1:
+            return replace(self, phase=None, sums=(), counts=())
+        arm_of = {label: arm for arm, label in enumerate(self.labels)}
+        arms = [arm_of[label] for label in active]
+        spent = sum(phase.cost for phase in self.past)
+        phase = planned(self.policy, len(self.past) + 1, arms, spent=spent, past=self.past)
+        if phase.remembered and phase.remembered != len(self._statistics):
+            raise ValueError("what its phases have released does not fit their plans")
+        pulled = len(phase.pulled)
+        return replace(self, phase=phase, sums=(Fraction(),) * pulled, counts=(0,) * pulled)
 
-    def _release(self, state: State, phase: Phase) -> Released:
-        if not self.promised.covers(certify([phase], mechanism=self.noise)):
+    @property
+    def _statistics(self) -> list[float]:
+        """All that phases released, oldest first."""
+        return [value for released in self.finished for value in released.statistic]
+
+    def _release(self, phase: Phase) -> Released:
+        """Release the phase under way, as it was executed."""
+        if not self.promised().covers(certify([phase], mechanism=self.noise)):
             raise SessionError(
                 f"the plan of phase {phase.index} loses more than all plans that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
         remarks: tuple[str, ...] = ()
-        if phase is not state.phase:
+        if phase is not self.phase:
             remarks = (
-                f"phase {phase.index} was ended with {phase.cost} of {state.plan.cost} rewards, "
+                f"phase {phase.index} was ended with {phase.cost} of {self.plan.cost} rewards, "
                 "and with noise that is wider in proportion",
             )
-        release = noisy_release(phase, state.sums, self.noise, phase.index)
-        before = _statistics(state.finished) if phase.remembered else []
+        release = noisy_release(phase, self.sums, self.noise, phase.index)
+        before = self._statistics if phase.remembered else []
         released = np.array([[*before, *release.statistic]])
-        survivors = phase.survivors(released, _tie_breaker(self.noise, phase.index))
-        low, high = self.reward_range
-        names = self.labels
+        # Chance that nobody knows breaks ties, unless the noise is from a seed.
+        chance = np.random.default_rng()
+        if isinstance(self.noise, NumpyNoise):
+            chance = self.noise.generator(phase.index, 1)
+        survivors = phase.survivors(released, chance)[0].tolist()
+        active, pulled, stay = (
+            tuple(self.labels[arm] for arm in arms)
+            for arms in (phase.active, phase.pulled, survivors)
+        )
         return Released(
             **{**vars(release), "remarks": release.remarks + remarks},
             phase=phase.index,
-            active=tuple(names[arm] for arm in phase.active),
-            pulled=tuple(names[arm] for arm in phase.pulled),
+            active=active,
+            pulled=pulled,
             pulls=phase.pulls,
-            estimates=tuple((low + (high - low) * phase.estimates(released)[0]).tolist()),
-            survivors=tuple(names[arm] for arm in survivors[0].tolist()),
+            estimates=tuple(self.reward_range.shown(phase.estimates(released)[0]).tolist()),
+            survivors=stay,
         )
-
-
-def _statistics(finished: Sequence[Released]) -> list[float]:
-    """Return all that phases released, oldest first."""
-    return [value for released in finished for value in released.statistic]
-
-
-def _tie_breaker(source: ReleaseNoise, phase: int) -> np.random.Generator:
-    """Return what breaks ties in a phase: chance that nobody knows, unless the source is seeded."""
-    if isinstance(source, NumpyNoise):
-        return source.generator(phase, 1)
-    return np.random.default_rng()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from dpbai import _check
 from dpbai.policies import Phase
 from dpbai.privacy.certificate import certify
-from dpbai.session.noise import OpenDPNoise, ReleaseNoise, ReleaseWarning, exact_statistic
+from dpbai.session.noise import ReleaseNoise, chosen, exact_statistic
 from dpbai.session.records import Release
 from dpbai.session.rewards import array_sum
 
@@ -57,12 +56,10 @@ def release(
         If the rewards are not such numbers. What they are is not told.
     """
     _check.kind(phase, "phase", Phase)
-    source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
+    source = chosen(noise)
     given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
     if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
         raise ValueError(
             f"rewards must be as many as the phase's pulls, {tuple(phase.pulls)}, got {counts}"
         )
-    for remark in source.remarks:
-        warnings.warn(remark, ReleaseWarning, stacklevel=2)
     return noisy_release(phase, [total for total, _ in given], source, _OF_NO_SESSION)

@@ -42,13 +42,6 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = _check.path(path, "path").resolve()
 
-    def create(self, content: Any) -> bytes:
-        """Write the first document, and return its bytes; FileExistsError if there is a file."""
-        with self._locked():
-            if self.path.exists():
-                raise FileExistsError(f"{self.path} exists already, and is left as it is")
-            return self._write(content)
-
     def load(self) -> tuple[Any, bytes]:
         """Return the document, and its bytes; FileNotFoundError if there is no file."""
         if not self.path.exists():
@@ -63,13 +56,17 @@ class Store:
                     self._temporary.unlink(missing_ok=True)
         return content, data
 
-    def replace(self, content: Any, seen: bytes) -> bytes:
-        """Write a new document in the place of the one whose bytes were `seen`; return its bytes.
+    def save(self, content: Any, seen: bytes | None) -> bytes:
+        """Write a document in the place of the one whose bytes were `seen`; return its bytes.
 
-        SessionError if the file is not that document any more.
+        FileExistsError if none was and there is a file; SessionError if the file is not that
+        document any more.
         """
         with self._locked():
-            if not self.path.exists() or self.path.read_bytes() != seen:
+            before = self.path.read_bytes() if self.path.exists() else None
+            if before is not None and seen is None:
+                raise FileExistsError(f"{self.path} exists already, and is left as it is")
+            if before != seen:
                 raise SessionError(
                     f"{self.path} was changed since it was read or saved here: load it again"
                 )
