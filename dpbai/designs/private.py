@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
@@ -123,6 +124,14 @@ def information(pulls: ArrayLike, fee: float) -> FloatArray:
     return np.asarray(4 * n**2 / np.maximum(n + fee, _LEAST))
 
 
+def inverse_root(information: FloatArray) -> FloatArray:
+    """Return the matrix after which estimates with this information have unit covariance."""
+    root, failed = linalg.lapack.dpotrf(information, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("information must be positive definite")
+    return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
+
+
 class Position(NamedTuple):
     """Where the two players stand: pulls of some arms, and weights on the contrasts that count."""
 
@@ -219,11 +228,14 @@ class Division:
         self, arms: IntArray, rivals: IntArray, pulls: FloatArray | IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return variances of the rivals' contrasts, and what whitens vectors, and the rivals."""
-        pulled = self.vectors[arms]
+        return self._whitened(self.vectors[arms], self.vectors[rivals], pulls)
+
+    def _whitened(
+        self, pulled: FloatArray, rivals: FloatArray, pulls: FloatArray | IntArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         each = information(pulls, self.share * self.fee) * (self._scale / 4)
-        total = self.known + (pulled.T * each) @ pulled
-        whiten = np.linalg.inv(np.linalg.cholesky(total)).T
-        white = self.vectors[rivals] @ whiten
+        whiten = inverse_root(self.known + (pulled.T * each) @ pulled)
+        white = rivals @ whiten
         gram = white @ white.T
         square = gram.diagonal()
         return np.maximum(square[:, None] + square - 2 * gram, 0.0), whiten, white
@@ -234,8 +246,9 @@ class Division:
         best, stale = start._replace(value=np.inf), 0
         due = self.share * self.fee
         patience = _PATIENCE if self.hurried else _GREAT_PATIENCE
+        pulled, facing = self.vectors[arms], self.vectors[rivals]
         for _ in range(steps):
-            variances, whiten, white = self._contrasts(arms, rivals, pulls)
+            variances, whiten, white = self._whitened(pulled, facing, pulls)
             value = float(variances.max())
             stale = 0 if value < best.value * (1 - _SMALL) else stale + 1
             # Without a fee the last position is as good as any, and the play goes on from there.
@@ -246,8 +259,7 @@ class Division:
             weights = weights * (variances / value)
             weights *= 2 / max(weights.sum(), _LEAST)
             slope = pulls * (pulls + 2 * due) / np.maximum(pulls + due, _LEAST) ** 2
-            gains = _gains(weights, white, self.vectors[arms] @ whiten)
-            moved = pulls * (gains * slope) ** 0.4
+            moved = pulls * (_gains(weights, white, pulled @ whiten) * slope) ** 0.4
             if not moved.any():  # of arms alike, only rounding errors are left to play for
                 break
             pulls = moved * (self.total / moved.sum())
@@ -313,7 +325,7 @@ def _even(rivals: int) -> FloatArray:
 
 def _gains(weights: FloatArray, white: FloatArray, pulled: FloatArray) -> FloatArray:
     """Return what a unit of information on each arm takes off the weighted variance."""
-    contrasts = (white.T * weights.sum(axis=1)) @ white - white.T @ weights @ white
+    contrasts = white.T @ (weights.sum(axis=1)[:, None] * white - weights @ white)
     return np.asarray(np.maximum(((pulled @ contrasts) * pulled).sum(axis=1), 0.0))
 
 

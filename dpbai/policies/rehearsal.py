@@ -92,14 +92,15 @@ class Rehearsal:
         self.runs = runs = min(_MOST_RUNS, _ENTRIES // len(white))
         most = max(len(timetable.pulls) for timetable in candidates)
         truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
-        self.later = rng.standard_normal((most, runs, self.largest))
+        self.later = rng.standard_normal((most, runs, self.largest)).transpose(0, 2, 1)
         self.means = truth @ white.T
         best = self.means.max(axis=1, keepdims=True)
         self.right = self.means >= best - ROUNDING * np.abs(best)  # copies of the best are, too
         low, high = 2.0**-10, 2.0**10
+        errors = self.noise @ white.T
         for _ in range(_HALVINGS):
             factor = np.sqrt(low * high)
-            found = (factor * self.means + self.noise @ white.T).argmax(axis=1)
+            found = (factor * self.means + errors).argmax(axis=1)
             often = self._share_right(found) > _LEVEL
             low, high = (low, factor) if often else (factor, high)
         self.means *= np.sqrt(low * high)
@@ -131,31 +132,29 @@ class Rehearsal:
             arms = self.arms @ _whitening(self.pulled, share)
             estimates = self.means + self.noise @ arms.T
             order = _largest(estimates, self.largest)
-            self.first[first] = arms, estimates, order
-        arms, estimates, order = self.first[first]
-        active = order[:runs, : timetable.sizes[1]]
-        estimates = np.take_along_axis(estimates[:runs], active, axis=1)
-        means = np.take_along_axis(self.means[:runs], active, axis=1)
-        covariance = arms[active] @ arms[active].transpose(0, 2, 1)
+            some = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
+            self.first[first] = arms @ arms.T, order.T, *some
+        covariances, *some = self.first[first]
+        active, estimates, means = (each[: timetable.sizes[1], :runs] for each in some)
+        covariance = covariances[active[:, None], active]
         for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
-            size = active.shape[1]
+            size = len(active)
             each = pulls / size
-            observe = np.eye(size) if size > 2 else np.array([[1.0, -1.0]])
+            observed = np.eye(size) if size > 2 else np.array([[1.0, -1.0]])
             variance = (1 if size > 2 else 2) / (4 * each) + self.fee / (4 * each**2)
-            gain = covariance @ observe.T
-            inverse = np.linalg.inv(observe @ gain + variance * np.eye(len(observe)))
-            errors = np.sqrt(variance) * normal[:runs, : len(observe)]
-            seen = (means - estimates) @ observe.T + errors
-            gain = gain @ inverse
-            estimates = estimates + (gain @ seen[:, :, None])[:, :, 0]
-            covariance = covariance - gain @ observe @ covariance
-            kept = _largest(estimates, keep)
+            for row, error in zip(observed, normal, strict=False):  # one after the other
+                shared = np.tensordot(row, covariance, 1)
+                gain = shared / (row @ shared + variance)
+                seen = row @ (means - estimates) + np.sqrt(variance) * error[:runs]
+                estimates = estimates + gain * seen
+                covariance = covariance - gain[:, None] * shared
+            kept = _largest(estimates.T, keep).T
             active, estimates, means = (
-                np.take_along_axis(values, kept, axis=1) for values in (active, estimates, means)
+                np.take_along_axis(values, kept, axis=0) for values in (active, estimates, means)
             )
-            covariance = np.take_along_axis(covariance, kept[:, :, None], axis=1)
-            covariance = np.take_along_axis(covariance, kept[:, None, :], axis=2)
-        return self._share_right(active[:, 0])
+            covariance = np.take_along_axis(covariance, kept[:, None], axis=0)
+            covariance = np.take_along_axis(covariance, kept[None], axis=1)
+        return self._share_right(active[0])
 
     def _share_right(self, found: IntArray) -> float:
         """Return how often an answer is right, for those of the first few runs or of all."""
