@@ -31,6 +31,7 @@ _ROUNDS, _MORE_ROUNDS, _NEWCOMERS = 5, 15, 24
 _STAGES = (1 / 16, 1 / 4, 1.0)
 _STEPS, _STEPS_OF_STAGE = 20, 8
 _PATIENCE, _GREAT_PATIENCE = 3, 10  # steps that gain next to nothing
+_DIVISIONS = 1025  # of pulls between two arms that are compared
 _GAP = 0.02  # at which the problem without a fee is settled
 _LARGEST_FEE = 1e12  # in units of all pulls: beyond, fees are all that counts
 _SMALL, _TIE = 1e-3, 1e-9
@@ -163,6 +164,8 @@ class Division:
         """Return a division of so many pulls, at least as many as the basis has arms."""
         if not self.vectors.any():
             return PrivateDesign(np.zeros(len(self.vectors), dtype=np.int64), 0.0, 0.0)
+        if not self.fresh and len(self.vectors) == 2:
+            return self._of_two(pulls)
         self.share, self.total = 0.0, pulls
         rivals, position, bound = self._solved or self._chord()
         position = position._replace(pulls=position.pulls * pulls)
@@ -179,6 +182,22 @@ class Division:
         chosen = int(np.argmin(values))
         bound /= float(information(pulls, self.fee))
         return PrivateDesign(whole[chosen], values[chosen], bound)
+
+    def _of_two(self, pulls: int) -> PrivateDesign:
+        """Compare all divisions between two arms, or a thousand of them.
+
+        Estimates with covariance C = (p, q; q, r) so far will have (C^-1 + diag(w))^-1.
+        """
+        first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
+        one, other = information(first, self.fee), information(pulls - first, self.fee)
+        white = self.vectors @ inverse_root(self.known)
+        (p, q), (_, r) = white @ white.T
+        variances = (p + r - 2 * q + (p * r - q * q) * (one + other)) / (
+            (1 + p * one) * (1 + r * other) - q * q * one * other
+        )
+        best = int(variances.argmin())
+        whole = np.array([first[best], pulls - first[best]], dtype=np.int64)
+        return PrivateDesign(whole, float(variances[best]), 0.0)
 
     def _chord(self) -> tuple[IntArray, Position, float]:
         """Solve the problem of w's chord; of many arms, let in those that are missing by rounds.

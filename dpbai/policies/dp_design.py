@@ -19,6 +19,7 @@ from dpbai.designs.max_det import MaxDet, max_det
 from dpbai.designs.private import Division, PrivateDesign, by_entries, fee
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
+from dpbai.policies.ranking import ROUNDING
 from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
 from dpbai.policies.schedule import enough
 
@@ -151,7 +152,7 @@ class DPDesign:
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
             contrast = vectors[0] - vectors[1]
             both = known + _information(*self._seen(arms, half, difference))
-            if contrast @ _inverse(both) @ contrast < design.variance:
+            if contrast @ _inverse(both) @ contrast < design.variance * (1 - ROUNDING):
                 return active, half, difference
         chosen = sorted((arm, n) for arm, n in zip(arms, design.pulls.tolist(), strict=True) if n)
         pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpbai._check import FloatArray, IntArray
 from dpbai.designs.private import information
@@ -104,7 +106,7 @@ class Rehearsal:
             often = self._share_right(found) > _LEVEL
             low, high = (low, factor) if often else (factor, high)
         self.means *= np.sqrt(low * high)
-        self.first: dict[int, tuple[FloatArray, FloatArray, IntArray]] = {}
+        self.first: dict[int, tuple[NDArray[Any], ...]] = {}
 
     def choice(self) -> Timetable:
         """Return the candidate that does best; fewer phases, if more add next to nothing.
@@ -132,10 +134,10 @@ class Rehearsal:
             arms = self.arms @ _whitening(self.pulled, share)
             estimates = self.means + self.noise @ arms.T
             order = _largest(estimates, self.largest)
-            some = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
-            self.first[first] = arms @ arms.T, order.T, *some
-        covariances, *some = self.first[first]
-        active, estimates, means = (each[: timetable.sizes[1], :runs] for each in some)
+            best = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
+            self.first[first] = arms @ arms.T, order.T, *best
+        covariances, *ranked = self.first[first]
+        active, estimates, means = (each[: timetable.sizes[1], :runs] for each in ranked)
         covariance = covariances[active[:, None], active]
         for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
             size = len(active)
