@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
@@ -26,7 +25,7 @@ from dpbai.exact.error import cone, error_of, independent
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned
-from dpbai.simulate import simulate
+from dpbai.simulate import binomial_interval, simulate
 
 _FIRST_TRIALS = 100
 # Relative errors of exact probabilities: the next one serves where the last cannot decide.
@@ -254,8 +253,7 @@ class _Judge:
 
     def _told(self, errors: int, trials: int, risk: float) -> Verdict:
         """Decide by simulated errors."""
-        found = scipy.stats.binomtest(errors, trials).proportion_ci(1 - 2 * risk, method="exact")
-        return self._verdict(found.low, found.high)
+        return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
     def _bounded(self, policy: Policy) -> Verdict:
         """Decide by bounds of the error, if these are known."""

@@ -10,6 +10,7 @@ path of active sets, and what each released goes with it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
-import scipy
+from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
@@ -33,7 +34,7 @@ _ROUNDING = 1e-12  # of a gap that is a tolerance on paper
 
 _PART = 10**6  # trials that share a seed
 
-IntervalMethod = Literal["wilson", "wilsoncc", "exact"]
+IntervalMethod = Literal["wilson", "exact"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +97,8 @@ class Simulation:
         ----------
         level : float, default 0.95
             Confidence, in (0, 1).
-        method : {"wilson", "wilsoncc", "exact"}
-            As in `scipy.stats.binomtest`; "exact" is Clopper and Pearson's.
+        method : {"wilson", "exact"}
+            Wilson's, or that of Clopper and Pearson, which covers at least as often as it says.
         within : float, default 0
             How far below the best the recommended arm may be to be a success.
 
@@ -109,9 +110,27 @@ class Simulation:
         _check.proportion(level, "level")
         _check.non_negative(within, "within")
         _check.choice(method, "method", get_args(IntervalMethod))
-        test = scipy.stats.binomtest(round(self.within(within) * self.trials), self.trials)
-        low, high = test.proportion_ci(level, method=method)
-        return float(low), float(high)
+        near = round(self.within(within) * self.trials)
+        return binomial_interval(near, self.trials, (1 - level) / 2, method)
+
+
+def binomial_interval(
+    successes: int, trials: int, risk: float, method: IntervalMethod
+) -> tuple[float, float]:
+    """Return an interval below and above which a probability lies at this `risk` each.
+
+    `scipy.stats` has it too, and takes as long to import as all that dpbai needs.
+    """
+    failures = trials - successes
+    if method == "exact":
+        low = special.betaincinv(successes, failures + 1, risk) if successes else 0.0
+        high = special.betainccinv(successes + 1, failures, risk) if failures else 1.0
+    else:
+        z = -special.ndtri(risk)
+        centre = (successes + z**2 / 2) / (trials + z**2)
+        half = z * math.sqrt(successes * failures / trials + z**2 / 4) / (trials + z**2)
+        low, high = centre - half if successes else 0.0, centre + half if failures else 1.0
+    return float(low), float(high)
 
 
 def simulate(
