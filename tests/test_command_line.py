@@ -19,6 +19,7 @@ import dpbai
 from dpbai import cli
 from dpbai.cli import choices, gaps, sheets
 from dpbai.cli import run as run_commands
+from dpbai.session.rewards import Range
 
 COMMANDS = [
     "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
@@ -280,7 +281,7 @@ def test_the_largest_lead_that_is_told_is_the_largest():
         assert gaps.closest(FEATURES, arm, 1.001 * lead + 1e-6, law) is None
         assert lead == 0 or gaps.closest(FEATURES, arm, 0.999 * lead, law) is not None
     with pytest.raises(ValueError, match=f"the largest lead is {4 * max(leads):.3g}$"):
-        gaps.every(FEATURES, range(6), 2.0, law, choices.Scale(1.0, 5.0))
+        gaps.every(FEATURES, range(6), 2.0, law, Range(1.0, 5.0))
     assert gaps.largest(np.zeros((3, 2)), 0, law) == gaps.largest(np.ones((3, 2)), 0, law) == 0
 
 

@@ -7,11 +7,13 @@ the machine failed on the way (a full disk, a search that found nothing).
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from dpbai.cli.commands import parser
 
@@ -28,16 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser().parse_args(argv)
     from dpbai.session import SessionError  # all that computes comes after help has been given
 
-    module, function = given.run.split(".")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         # What other packages call of each other is no matter of the user.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
-            if getattr(given, "figure", None):
-                import_module("dpbai.cli.pictures").prepare()
-            getattr(import_module(f"dpbai.cli.{module}"), function)(given)
+            _run(given)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output has gone, for instance `head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,6 +47,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (OSError, RuntimeError, MemoryError) as error:
             return _failed(error, FAILED)
     return 0
+
+
+def _run(given: argparse.Namespace) -> None:
+    """Do what a command does, and write its table and its figure to the files that were named."""
+    from dpbai.cli import tables
+    from dpbai.session.rewards import checked_range
+
+    output, figure = (getattr(given, name, None) for name in ("output", "figure"))
+    if figure:
+        import_module("dpbai.figures")  # which tells at once if Matplotlib is not there
+        import_module("matplotlib").use("Agg")  # and opens no window
+    if "reward_range" in given:
+        given.reward_range = checked_range(given.reward_range)
+    module, function = given.run.split(".")
+    table = getattr(import_module(f"dpbai.cli.{module}"), function)(given)
+    if output:
+        with Path(output).open("w", encoding="utf-8", newline="") as opened:
+            tables.write(table, opened)
+    if figure:
+        # The same bytes at each run: an SVG has no date in it, and no random names.
+        dated = {"Date": None} if figure.endswith(".svg") else {}
+        with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
+            table.draw().savefig(figure, bbox_inches="tight", metadata=dated)
 
 
 def _failed(reason: object, code: int) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, UNIT, WITH_DELTA, Scale
+from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, WITH_DELTA
 
 FIGURES = (".png", ".svg")
 EPILOG = """\
@@ -41,7 +43,8 @@ exit codes, with one line on stderr unless done:
   130 interrupted
 """
 
-Option = tuple[tuple[str, ...], dict[str, Any]]
+Option = Callable[[Any], Any]
+"""What adds an option or a place to a parser, or to a group of one."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,21 +62,9 @@ class Help(argparse.HelpFormatter):
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
-class _Range(argparse.Action):
-    """Takes a range of rewards as a `Scale`."""
-
-    def __call__(self, _: object, given: argparse.Namespace, values: Any, *__: object) -> None:
-        from dpbai.session.rewards import checked_range
-
-        try:
-            setattr(given, self.dest, Scale(*checked_range(values)))
-        except ValueError as error:
-            raise argparse.ArgumentError(self, str(error)) from None
-
-
 def option(name: str, text: str, *names: str, **settings: Any) -> Option:
     """Return an option or a place, with its help and other names, in the words of `argparse`."""
-    return (name, *names), {"help": text, **settings}
+    return methodcaller("add_argument", name, *names, help=text, **settings)
 
 
 def by_rule(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str], Any]:
@@ -112,14 +103,11 @@ _SEED = by_rule(int, "seed_sequence")
 
 
 # fmt: off
-def gap(text: str) -> Option:
-    """Return the gap, with its meaning."""
-    return option("--gap", text, type=by_rule(float, "positive", "gap"))
-
-
-def best(text: str) -> Option:
-    """Return the best arm, with what it is by default."""
-    return option("--best", f"with --gap: {text}", metavar="ARM")
+# Options that mean something else, or have another default, in each command: these take its words.
+gap = partial(option, "--gap", type=by_rule(float, "positive", "gap"))
+best = partial(option, "--best", metavar="ARM")
+reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0.0, 1.0),
+                       metavar=("LOW", "HIGH"))
 
 
 def trials(default: int, text: str = "simulated runs") -> Option:
@@ -128,15 +116,9 @@ def trials(default: int, text: str = "simulated runs") -> Option:
     return option("--trials", told, type=by_rule(int, "trials"), default=default)
 
 
-def reward_range(text: str) -> Option:
-    """Return the scale of rewards, with what it is for."""
-    return option("--reward-range", text, nargs=2, type=float, action=_Range, default=UNIT,
-                  metavar=("LOW", "HIGH"))
-
-
-def output(columns: str) -> Option:
+def output(*columns: str) -> Option:
     """Return a CSV file to write."""
-    told = f"write a CSV file: {columns.replace(',', ', ')}"  # commas alone are no place to wrap
+    told = f"write a CSV file: {', '.join(columns)}"
     return option("-o", told, "--output", type=written, metavar="FILE")
 
 
@@ -183,7 +165,7 @@ SUPPOSED: list[Option | list[Option]] = [
         gap("in place of means: the lead of the best arm; other means follow as closely as linear "
             "ones can"),
     ],
-    best("the best arm (default: that with the smallest gaps in all)"),
+    best("with --gap: the best arm (default: that with the smallest gaps in all)"),
     option("--rewards", "law of rewards (default bernoulli)", choices=REWARDS, default="bernoulli"),
     reward_range("the scale of rewards, means, gaps and losses (default 0 1)"),
     WITHIN,

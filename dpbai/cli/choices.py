@@ -49,25 +49,6 @@ REWARDS = {
 }
 
 
-class Scale(NamedTuple):
-    """The user's own scale of rewards; policies and laws are on [0, 1]."""
-
-    low: float
-    high: float
-
-    @property
-    def width(self) -> float:
-        """How long 1 is."""
-        return self.high - self.low
-
-    def shown(self, mean: float) -> float:
-        """Return a mean in [0, 1] on this scale."""
-        return self.low + self.width * mean
-
-
-UNIT = Scale(0.0, 1.0)
-
-
 def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
     """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
     make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import dpbai
 from dpbai.cli import arguments
-from dpbai.cli.arguments import Option, best, by_rule, gap, option, output, reward_range, trials
+from dpbai.cli.arguments import best, by_rule, gap, option, output, reward_range, trials
 from dpbai.cli.choices import NOISE
 
 PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
@@ -21,49 +21,12 @@ BUDGET_COLUMNS = [
 _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
-    top = arguments.Parser(
-        prog="dpbai",
-        description="Find the best of several arms within a budget of pulls, privately.",
-        epilog=arguments.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    top.add_argument("--version", action="version", version=f"dpbai {dpbai.__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_run(commands)
-    _add_experiments(commands)
-    return top
-
-
-def _add(
-    commands: Any, name: str, run: str, text: str, *options: str | Option | list[Option]
-) -> None:
-    """Add a command with its help, and options; of those in a list one is needed."""
-    more = " ".join(part for part in options if isinstance(part, str))
-    sub = commands.add_parser(
-        name,
-        help=text,
-        description=f"{text}. {more}".strip(),
-        formatter_class=arguments.Help,
-        allow_abbrev=False,
-    )
-    sub.set_defaults(run=run)
-    for given in options:
-        if isinstance(given, list):
-            group = sub.add_mutually_exclusive_group(required=True)
-            for names, settings in given:
-                group.add_argument(*names, **settings)
-        elif not isinstance(given, str):
-            sub.add_argument(*given[0], **given[1])
-
-
 # fmt: off
-def _add_run(commands: Any) -> None:
-    _add(
-        commands, "plan", "run.plan",
+# The name, the function, the help, and in any order: more help, options, and lists of options of
+# which one is needed.
+COMMANDS: list[tuple[Any, ...]] = [
+    (
+        "plan", "run.plan",
         "show what a run would do: phases, pulls, noise and guarantee",
         "Later phases depend on the arms that survive: their entries are ranges. With --gap, also "
         "how often the best arm would be found. noise_deviation is that of what is released, which "
@@ -71,15 +34,15 @@ def _add_run(commands: Any) -> None:
         *_RUN,
         gap("say how often the best arm is found if it leads by this much, and the other means are "
             "as close to it as linear ones can be"),
-        best("if this arm is the best (default: for each arm)"),
+        best("with --gap: if this arm is the best (default: for each arm)"),
         arguments.WITHIN,
         reward_range("the scale of --gap and --within (default 0 1)"),
         trials(2000, "with --gap: simulated runs for each possible best arm"),
         arguments.SEED,
-        output(",".join(PHASE_COLUMNS)),
-    )
-    _add(
-        commands, "start", "run.start", "begin a run, in a new session file",
+        output(*PHASE_COLUMNS),
+    ),
+    (
+        "start", "run.start", "begin a run, in a new session file",
         "While a phase is under way the file holds sums of rewards: keep it as safe as the rewards "
         "are. After that it holds what was released, and no more. A copy of the file may take its "
         "place as long as the phase of the copy has not been released; after that, never: it would "
@@ -90,13 +53,13 @@ def _add_run(commands: Any) -> None:
                      "decide it before you see a reward"),
         option("--noise", "opendp: for a release (default), needs dpbai[opendp]; numpy: for a "
                "rehearsal only", choices=NOISE, default="opendp"),
-    )
-    _add(
-        commands, "next", "run.following", "show, as CSV, which arms to pull now, and how often",
-        arguments.SESSION, output("arm,pulls"), arguments.JSON,
-    )
-    _add(
-        commands, "tell", "run.tell", "take rewards, in any order and in parts",
+    ),
+    (
+        "next", "run.following", "show, as CSV, which arms to pull now, and how often",
+        arguments.SESSION, output("arm", "pulls"), arguments.JSON,
+    ),
+    (
+        "tell", "run.tell", "take rewards, in any order and in parts",
         "A file is taken as a whole or, if anything in it is wrong, not at all. Told twice, it "
         "counts twice, unless --batch gives it a name: `dpbai status` shows what has come in.",
         arguments.SESSION,
@@ -112,36 +75,34 @@ def _add_run(commands: Any) -> None:
         option("--follow", 'with -: take lines of JSON, {"arm": "a", "reward": 1, "batch": '
                '"optional"}, each saved at once and answered by a line', action="store_true"),
         arguments.NOISE_SEED,
-    )
-    _add(
-        commands, "end-phase", "run.end_phase",
+    ),
+    (
+        "end-phase", "run.end_phase",
         "end the phase under way with the rewards that came in, when no more will",
         "For drop-outs. Each arm needs one reward at least. With fewer rewards each counts for "
         "more, so the noise is made wider in proportion, which keeps the guarantee; how many came "
         "is public. Decide this without a look at rewards. A missing reward must be missing for "
         "reasons that have nothing to do with what it would have been.",
         arguments.SESSION, arguments.NOISE_SEED,
-    )
-    _add(
-        commands, "status", "run.status", "show how far a run has come",
-        arguments.SESSION, output("arm,state,estimate,received,missing"), arguments.JSON,
-    )
-    _add(
-        commands, "recommend", "run.recommend",
-        "show the answer, the private estimates, the guarantee",
-        arguments.SESSION, output("arm,estimate,noise,phase,state"), arguments.FIGURE,
+    ),
+    (
+        "status", "run.status", "show how far a run has come",
+        arguments.SESSION, output("arm", "state", "estimate", "received", "missing"),
         arguments.JSON,
-    )
-
-
-def _add_experiments(commands: Any) -> None:
-    _add(
-        commands, "simulate", "experiments.simulated", "run a policy many times on supposed means",
+    ),
+    (
+        "recommend", "run.recommend",
+        "show the answer, the private estimates, the guarantee",
+        arguments.SESSION, output("arm", "estimate", "noise", "phase", "state"), arguments.FIGURE,
+        arguments.JSON,
+    ),
+    (
+        "simulate", "experiments.simulated", "run a policy many times on supposed means",
         *_RUN, *arguments.SUPPOSED, trials(1000), arguments.SEED,
-        output("arm,mean,recommended"), arguments.FIGURE,
-    )
-    _add(
-        commands, "study", "experiments.studied",
+        output("arm", "mean", "recommended"), arguments.FIGURE,
+    ),
+    (
+        "study", "experiments.studied",
         "compare policies over budgets and epsilons, by simulation",
         *_COMPARISON, arguments.BUDGETS, *arguments.SUPPOSED,
         trials(1000, "simulated runs in each cell"), arguments.SEED,
@@ -152,9 +113,9 @@ def _add_experiments(commands: Any) -> None:
         option("--along", "horizontal axis of the figure (default budget)",
                choices=("budget", "epsilon"), default="budget"),
         output("a line for each policy, budget and epsilon"), arguments.FIGURE,
-    )
-    _add(
-        commands, "budget", "experiments.budgeted",
+    ),
+    (
+        "budget", "experiments.budgeted",
         "find the least budget for a wanted success, with privacy and without",
         "A row for each epsilon, and one without privacy, as soon as it is found. odds: e^epsilon, "
         "by which one reward can at most change the odds of anything that a run shows. too_small: "
@@ -164,6 +125,38 @@ def _add_experiments(commands: Any) -> None:
         option("--success", "wanted (default 0.95)", type=by_rule(float, "proportion", "success"),
                default=0.95),
         *arguments.SUPPOSED, trials(5000, "the most simulated runs for one budget"),
-        arguments.SEED, output(",".join(BUDGET_COLUMNS)), arguments.FIGURE,
-    )
+        arguments.SEED, output(*BUDGET_COLUMNS), arguments.FIGURE,
+    ),
+]
 # fmt: on
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = arguments.Parser(
+        prog="dpbai",
+        description="Find the best of several arms within a budget of pulls, privately.",
+        epilog=arguments.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"dpbai {dpbai.__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, run, text, *options in COMMANDS:
+        more = [part for part in options if isinstance(part, str)]
+        sub = commands.add_parser(
+            name,
+            help=text,
+            description=" ".join([f"{text}.", *more]),
+            formatter_class=arguments.Help,
+            allow_abbrev=False,
+        )
+        sub.set_defaults(run=run)
+        for given in options:
+            if isinstance(given, list):
+                group = sub.add_mutually_exclusive_group(required=True)
+                for one in given:
+                    one(group)
+            elif not isinstance(given, str):
+                given(sub)
+    return top

@@ -17,8 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from dpbai._check import FloatArray
-from dpbai.cli import choices, gaps, pictures, tables
-from dpbai.cli.choices import Scale
+from dpbai.cli import choices, gaps, tables
 from dpbai.cli.commands import BUDGET_COLUMNS
 from dpbai.cli.sheets import nearest, quoted
 from dpbai.cli.tables import Table, say
@@ -26,6 +25,7 @@ from dpbai.exact import NotExactError, exact_success
 from dpbai.instance import Instance
 from dpbai.planning import smallest_budget
 from dpbai.policies import Policy
+from dpbai.session.rewards import Range
 from dpbai.simulate import Simulation, simulate
 from dpbai.study import study, takes_epsilon
 
@@ -97,7 +97,7 @@ def show_expected(
         print(f"({cannot} arm(s) cannot lead by so much with linear means, and are left out.)")
 
 
-def simulated(given: argparse.Namespace) -> None:
+def simulated(given: argparse.Namespace) -> Table:
     """Run a policy many times on supposed means."""
     labels, features, _ = tables.read_arms(given)
     policy, instance = choices.policy(given, features), _instance(given, labels, features)
@@ -105,9 +105,9 @@ def simulated(given: argparse.Namespace) -> None:
     result = _simulated(policy, instance, given)
     recommended = result.recommended.tolist()
     means = map(scale.shown, instance.means.tolist())
-    table = Table(
-        ["arm", "mean", "recommended"], list(zip(labels, means, recommended, strict=True))
-    )
+    rows = list(zip(labels, means, recommended, strict=True))
+    draw = partial(_drawn_recommended, labels, recommended, instance.best)
+    table = Table(["arm", "mean", "recommended"], rows, draw)
     low, high = result.interval()
     tables.show(table)
     say(
@@ -119,12 +119,10 @@ def simulated(given: argparse.Namespace) -> None:
         print(f"At most {given.within:g} below it: {share:.4g} of the runs.")
     print(f"Mean loss of the answer: {result.regret * scale.width:.4g}.")
     print(f"Pulls: at most {result.pulls} of {policy.budget}.")
-    tables.write(table, given.output)
-    if given.figure:
-        _draw_recommended(labels, recommended, instance.best, given.figure)
+    return table
 
 
-def studied(given: argparse.Namespace) -> None:
+def studied(given: argparse.Namespace) -> Table:
     """Compare policies over budgets and epsilons."""
     labels, features, _ = tables.read_arms(given)
     scale = given.reward_range
@@ -146,14 +144,16 @@ def studied(given: argparse.Namespace) -> None:
         )
     frame["regret"] *= scale.width
     tables.show(Table(_STUDY_SHOWN, frame[_STUDY_SHOWN].to_numpy(object).tolist()))
-    tables.write(Table(list(frame.columns), frame.to_numpy(object).tolist()), given.output)
-    if given.figure:
+
+    def draw() -> Any:
         from dpbai.figures import success_curves
 
-        pictures.save(success_curves(frame, along=given.along), given.figure)
+        return success_curves(frame, along=given.along)
+
+    return Table(list(frame.columns), frame.to_numpy(object).tolist(), draw)
 
 
-def budgeted(given: argparse.Namespace) -> None:
+def budgeted(given: argparse.Namespace) -> Table:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features, _ = tables.read_arms(given)
     makers = {name: choices.maker(name, given.delta) for name in given.policies}
@@ -205,9 +205,7 @@ def budgeted(given: argparse.Namespace) -> None:
         for epsilon in epsilons:
             print(f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:g}")
         print("If one person gives several rewards, multiply epsilon by their number.")
-    tables.write(Table(BUDGET_COLUMNS, rows), given.output)
-    if given.figure:
-        _draw_budgets(rows, given.figure)
+    return Table(BUDGET_COLUMNS, rows, partial(_drawn_budgets, rows))
 
 
 def _simulated(policy: Policy, instance: Instance, given: argparse.Namespace) -> Simulation:
@@ -245,7 +243,7 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
     return Instance(features, rewards=laws, unique=False)
 
 
-def _show_means(labels: Sequence[str], instance: Instance, scale: Scale) -> None:
+def _show_means(labels: Sequence[str], instance: Instance, scale: Range) -> None:
     """Print supposed means from the best down, of many arms the first ones and the last."""
     means = [scale.shown(mean) for mean in instance.means.tolist()]
     order = np.argsort(-instance.means, kind="stable").tolist()
@@ -271,7 +269,7 @@ def _told(rate: float, low: float, high: float) -> str:
     return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
 
 
-def _draw_budgets(rows: Sequence[tuple[Any, ...]], path: str) -> None:
+def _drawn_budgets(rows: Sequence[tuple[Any, ...]]) -> Any:
     from dpbai.figures.canvas import canvas
 
     with canvas() as (figure, axes):
@@ -287,12 +285,10 @@ def _draw_budgets(rows: Sequence[tuple[Any, ...]], path: str) -> None:
         axes.set_xticks([], minor=True)
         axes.set_ylabel("least budget (dashed: without privacy)")
         axes.legend()
-        pictures.save(figure, path)
+    return figure
 
 
-def _draw_recommended(
-    labels: Sequence[str], recommended: Sequence[int], best: int, path: str
-) -> None:
+def _drawn_recommended(labels: Sequence[str], recommended: Sequence[int], best: int) -> Any:
     from dpbai.figures.canvas import BLUE, GREY
     from dpbai.figures.own_arms import MOST_ROWS, rows_of_arms
 
@@ -303,4 +299,4 @@ def _draw_recommended(
         panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
         rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
         panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
-        pictures.save(figure, path)
+    return figure

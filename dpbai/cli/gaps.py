@@ -8,10 +8,11 @@ import numpy as np
 import scipy
 
 from dpbai._check import FloatArray
-from dpbai.cli.choices import UNIT, Law, Scale
+from dpbai.cli.choices import Law
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 from dpbai.instance import Instance
+from dpbai.session.rewards import UNIT, Range
 
 _VARIES_MOST = 0.5  # mean at which rewards of each law of the command line vary most
 _SLACK = 1e-8  # by which the level may cost a larger sum of gaps, for rounding
@@ -71,7 +72,7 @@ def _least(costs: FloatArray, rows: FloatArray, limits: FloatArray) -> FloatArra
 
 
 def every(
-    features: FloatArray, arms: Sequence[int], gap: float, law: Law, scale: Scale = UNIT
+    features: FloatArray, arms: Sequence[int], gap: float, law: Law, scale: Range = UNIT
 ) -> dict[int, Instance]:
     """Return `closest` instances for those of `arms` that can lead by `gap`, told on a scale."""
     found = {arm: closest(features, arm, gap / scale.width, law) for arm in arms}

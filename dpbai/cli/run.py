@@ -12,7 +12,7 @@ from typing import Any
 
 import dpbai
 from dpbai import privacy
-from dpbai.cli import advice, choices, pictures, tables
+from dpbai.cli import advice, choices, tables
 from dpbai.cli.commands import PHASE_COLUMNS
 from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
 from dpbai.cli.tables import Table, say
@@ -31,7 +31,7 @@ estimated the arm. Compare within a phase only: a later one has new rewards and
 new noise, so an arm that is out may show more than the one recommended."""
 
 
-def plan(given: argparse.Namespace) -> None:
+def plan(given: argparse.Namespace) -> Table:
     """Show what a run would do."""
     from dpbai.cli import experiments  # with what simulates, which no other command here needs
 
@@ -51,9 +51,9 @@ def plan(given: argparse.Namespace) -> None:
     print(f"Phase 1 pulls: {listed(asked, _SHORT)}")
     print(privacy.certificate(policy))
     _advise(given, table, len(first.pulled))
-    tables.write(phases, given.output)
     if instances:
         experiments.show_expected(given, policy, labels, instances)
+    return phases
 
 
 def start(given: argparse.Namespace) -> None:
@@ -71,15 +71,15 @@ def start(given: argparse.Namespace) -> None:
     _show_missing(session)
 
 
-def following(given: argparse.Namespace) -> None:
+def following(given: argparse.Namespace) -> Table:
     """Show which arms to pull now."""
     session = _resumed(given.session)
     table = Table(["arm", "pulls"], list(session.requests.items()))
     if given.json:
         tables.show_json(tables.records(table))
     elif given.output is None:
-        tables.write_to(sys.stdout, table)
-    tables.write(table, given.output)
+        tables.write(table, sys.stdout)
+    return table
 
 
 def tell(given: argparse.Namespace) -> None:
@@ -110,7 +110,7 @@ def end_phase(given: argparse.Namespace) -> None:
     _show_released(session, before)
 
 
-def status(given: argparse.Namespace) -> None:
+def status(given: argparse.Namespace) -> Table:
     """Show how far a run has come."""
     session = _resumed(given.session)
     requests, estimates, phase = session.requests, session.estimates, session.phase
@@ -122,18 +122,18 @@ def status(given: argparse.Namespace) -> None:
         rows.append((label, _state(session, label), estimates.get(label), received, missing))
     rows.sort(key=lambda row: str(row[1]).startswith("out"))
     table = Table(["arm", "state", "estimate", "received", "missing"], rows)
-    tables.write(table, given.output)
     if given.json:
         told = {"phase": phase.index if phase else None, "missing": sum(requests.values())}
         tables.show_json({**told, "batches": session.batches, "arms": tables.records(table)})
-        return
+        return table
     tables.show(table)
     if session.batches:
         say(f"Batches so far: {listed(map(quoted, session.batches))}")
     _show_missing(session)
+    return table
 
 
-def recommend(given: argparse.Namespace) -> None:
+def recommend(given: argparse.Namespace) -> Table:
     """Show the answer, the estimates and the guarantee."""
     session = _resumed(given.session)
     if not session.finished:
@@ -150,8 +150,13 @@ def recommend(given: argparse.Namespace) -> None:
         (label, estimates[label], deviations[label], last[label], _state(session, label))
         for label in order
     ]
-    table = Table(["arm", "estimate", "noise", "phase", "state"], rows)
-    tables.write(table, given.output)
+
+    def draw() -> Any:
+        from dpbai.figures import run_trace
+
+        return run_trace(session)
+
+    table = Table(["arm", "estimate", "noise", "phase", "state"], rows, draw)
     certificate = session.certificate
     if given.json:
         told = {name: getattr(certificate, name) for name in TOLD_OF_A_CERTIFICATE}
@@ -162,10 +167,7 @@ def recommend(given: argparse.Namespace) -> None:
         tables.show(table)
         print(_EXPLANATION)
         print(certificate)
-    if given.figure:
-        from dpbai.figures import run_trace
-
-        pictures.save(run_trace(session), given.figure)
+    return table
 
 
 def _answer(session: Session, names: Mapping[str, Label], line: str) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import accumulate
-from pathlib import Path
 
 from dpbai import _check
 
@@ -145,7 +144,7 @@ def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
 def _text(path: str) -> str:
     if path == STANDARD_INPUT:
         return sys.stdin.read()
-    data = file(path).read_bytes()
+    data = _check.path(path, "each FILE").read_bytes()
     if data.startswith(_WORKBOOKS):
         raise ValueError(
             f"{path}: this is a workbook of a spreadsheet program: save its sheet there as CSV "
@@ -161,8 +160,3 @@ def _text(path: str) -> str:
             f"{path}: no CSV file: it is not text in UTF-8 or UTF-16; save it as CSV (UTF-8)"
         )
     return text
-
-
-def file(path: str) -> Path:
-    """Return the path of a file that a command was given."""
-    return _check.path(path, "each FILE")

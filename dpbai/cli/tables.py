@@ -6,7 +6,6 @@ import argparse
 import csv
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, TextIO
@@ -15,10 +14,10 @@ import numpy as np
 
 from dpbai._check import FloatArray
 from dpbai._describe import plain
-from dpbai.cli.sheets import Sheet, file, nearest, quoted
+from dpbai.cli.sheets import Sheet, nearest, quoted
 from dpbai.designs.scaling import rank
 from dpbai.session.records import Label
-from dpbai.session.rewards import Range, exact_sum
+from dpbai.session.rewards import Range
 
 CONSTANT = "constant"
 _MOST_ROWS = 30
@@ -108,14 +107,12 @@ def read_rewards(
     column = "total" if summed else given.reward_column or "reward"
     place = sheet.column(column, "--reward-column")
     counted = sheet.column("count") if summed else None
-    low, high = bounds if counted is None else map(Fraction, bounds)
-    values: dict[Label, list[float]] = {}
-    counts: Counter[Label] = Counter()
+    low, high = map(Fraction, bounds)
+    sums: dict[Label, tuple[Fraction, int]] = {}
     for line, cells in sheet.rows:
         # Not quoted: a file with its columns the wrong way round has rewards here.
         if cells[arm] not in names:
             raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
-        label = names[cells[arm]]
         value = sheet.number(line, cells[place], column)
         told = "1" if counted is None else cells[counted]
         count = int(told) if told.isascii() and told.isdigit() else 0
@@ -123,11 +120,10 @@ def read_rewards(
             raise sheet.wrong(line, "count must be a whole number, at least 1")
         if not count * low <= value <= count * high:
             times = " times count" if summed else ""
-            bound = f"[{bounds[0]:.15g}, {bounds[1]:.15g}]{times}"
-            raise sheet.wrong(line, f"{column} must lie in {bound}")
-        values.setdefault(label, []).append(value)
-        counts[label] += count
-    return {label: (exact_sum(np.array(found)), counts[label]) for label, found in values.items()}
+            raise sheet.wrong(line, f"{column} must lie in {bounds}{times}")
+        total, before = sums.get(names[cells[arm]], (Fraction(), 0))
+        sums[names[cells[arm]]] = total + Fraction(value), before + count
+    return sums
 
 
 class Table(NamedTuple):
@@ -135,16 +131,10 @@ class Table(NamedTuple):
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
+    draw: Callable[[], Any] | None = None  # a figure of it
 
 
-def write(table: Table, path: str | None) -> None:
-    """Write a table as CSV, if a file is named."""
-    if path is not None:
-        with file(path).open("w", encoding="utf-8", newline="") as opened:
-            write_to(opened, table)
-
-
-def write_to(opened: TextIO, table: Table) -> None:
+def write(table: Table, opened: TextIO) -> None:
     """Write a table as CSV, each number in full."""
     writer = csv.writer(opened, lineterminator="\n")
     writer.writerow(table.columns)
