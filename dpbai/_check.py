@@ -195,10 +195,12 @@ def matrix(value: ArrayLike, name: str, *, least_rows: int) -> FloatArray:
             f"{name} must have at least {least_rows} rows (arms) and 1 column (dimension), "
             f"got shape {array.shape}"
         )
+    array = np.array(array, dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise ValueError(f"{name} must be finite, got {array[row, column]} at [{row}, {column}]")
-    return shaped(np.ascontiguousarray(array), name, array.shape)
+    array.setflags(write=False)
+    return array
 
 
 def vector(value: ArrayLike, name: str, length: int | None = None) -> FloatArray:

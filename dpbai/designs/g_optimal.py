@@ -80,20 +80,37 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
     """
     array = _check.matrix(vectors, "vectors", least_rows=1)
     tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
-    reduced = span_coordinates(array)
+    return design_in_basis(span_coordinates(array), tolerance)[0]
+
+
+def design_in_basis(
+    reduced: FloatArray, tolerance: float = 1e-8
+) -> tuple[Design, IntArray, FloatArray]:
+    """Return a G-optimal design of vectors that span R^r, a basis, and all coordinates in it."""
     arms, rank = reduced.shape
     weights = np.zeros(arms)
     if rank == 0:
-        return Design(weights, np.empty(0, dtype=np.int64), 0.0)
+        nothing = np.empty(0, dtype=np.int64)
+        return Design(weights, nothing, 0.0), nothing, reduced
     # The design does not depend on the basis; in that of the start all numbers are of order one.
-    basis, vectors = basis_coordinates(reduced)
-    vectors = _refined(vectors, reduced, reduced[basis])
+    basis, coordinates = basis_coordinates(reduced)
+    vectors = _refined(coordinates, reduced, reduced[basis])
     weights[basis] = 1 / rank
     weights = _exchange(vectors, weights, tolerance)
     weights = _reduce_support(vectors, weights)
     # No design has less than the rank: what is computed below it is rounding.
     variance = max(float(rank), float(_variances(vectors, weights).max()))
-    return Design(weights, np.flatnonzero(weights), variance)
+    return Design(weights, np.flatnonzero(weights), variance), basis, coordinates
+
+
+def whitening(
+    vectors: FloatArray, weights: FloatArray, known: FloatArray | float = 0.0
+) -> FloatArray:
+    """Return W with W'VW = I, V = `known` + sum of weight_i a_i a_i', positive definite."""
+    root, failed = linalg.lapack.dpotrf(known + (vectors.T * weights) @ vectors, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("weights must be on vectors that span all others")
+    return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
 
 
 def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
@@ -129,11 +146,7 @@ def _halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _variances(vectors: FloatArray, weights: FloatArray) -> FloatArray:
-    information = (vectors * weights[:, None]).T @ vectors
-    whitened = linalg.solve_triangular(
-        linalg.cholesky(information, lower=True), vectors.T, lower=True
-    )
-    return np.asarray((whitened**2).sum(axis=0))
+    return np.asarray(((vectors @ whitening(vectors, weights)) ** 2).sum(axis=1))
 
 
 def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
@@ -141,7 +154,8 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
     rank = vectors.shape[1]
     for step in range(_MAX_STEPS):
         if step % _REFRESH == 0:
-            weights = _newton(vectors, weights)
+            if step:
+                weights = _newton(vectors, weights)
             inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
             variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
         gain = int(np.argmax(variances))

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai.designs.g_optimal import whitening
 from dpbai.designs.max_det import max_det
 
 _AT_ONCE = 64  # so many arms are weighed together
@@ -125,14 +125,6 @@ def information(pulls: ArrayLike, fee: float) -> FloatArray:
     return np.asarray(4 * n**2 / np.maximum(n + fee, _LEAST))
 
 
-def inverse_root(information: FloatArray) -> FloatArray:
-    """Return the matrix after which estimates with this information have unit covariance."""
-    root, failed = linalg.lapack.dpotrf(information, lower=1)
-    if failed:
-        raise np.linalg.LinAlgError("information must be positive definite")
-    return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
-
-
 class Position(NamedTuple):
     """Where the two players stand: pulls of some arms, and weights on the contrasts that count."""
 
@@ -190,7 +182,7 @@ class Division:
         """
         first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
         one, other = information(first, self.fee), information(pulls - first, self.fee)
-        white = self.vectors @ inverse_root(self.known)
+        white = self.vectors @ whitening(self.vectors, np.zeros(2), self.known)
         (p, q), (_, r) = white @ white.T
         variances = (p + r - 2 * q + (p * r - q * q) * (one + other)) / (
             (1 + p * one) * (1 + r * other) - q * q * one * other
@@ -253,7 +245,7 @@ class Division:
         self, pulled: FloatArray, rivals: FloatArray, pulls: FloatArray | IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         each = information(pulls, self.share * self.fee) * (self._scale / 4)
-        whiten = inverse_root(self.known + (pulled.T * each) @ pulled)
+        whiten = whitening(pulled, each, self.known)
         white = rivals @ whiten
         gram = white @ white.T
         square = gram.diagonal()

@@ -27,8 +27,7 @@ def rank(vectors: FloatArray) -> int:
     Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
     before the singular values are compared with rounding error.
     """
-    vectors = _check.matrix(vectors, "vectors", least_rows=1)
-    return _visible_rank(balanced(vectors)[0]) if vectors.any() else 0
+    return _visible_rank(balanced(_check.matrix(vectors, "vectors", least_rows=1))[0])
 
 
 def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
@@ -50,10 +49,11 @@ def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray
     with `vectors = ldexp(scaled, rows[:, None] + columns)`.
     """
     entries = vectors != 0
-    exponents = np.where(entries, np.frexp(vectors)[1], 0).astype(np.float64)
+    exponents = np.frexp(vectors)[1]
     if not entries.any() or np.ptp(exponents[entries]) < _WIDE:
         rows, columns = (np.zeros(n, dtype=np.int64) for n in vectors.shape)
         return [(vectors, rows, columns)]
+    exponents = exponents.astype(np.float64)
     tried = []
     for middle in (_half_of_largest, _mean):
         rows, columns = _scales(exponents, entries, middle)
@@ -88,7 +88,10 @@ def _mean(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
 
 def _visible_rank(scaled: FloatArray) -> int:
     """Return the rank that rounding errors leave."""
-    return int(np.linalg.matrix_rank(unit_rows(_unit_columns(scaled))))
+    units = unit_rows(_divided(scaled, np.abs(scaled).max(axis=0)))
+    singular = linalg.lapack.dgesdd(units, compute_uv=0)[1]
+    errors = singular[0] * max(units.shape) * np.finfo(np.float64).eps
+    return int(np.count_nonzero(singular > errors))
 
 
 def span_coordinates(vectors: FloatArray) -> FloatArray:
@@ -138,14 +141,11 @@ def pivots(vectors: FloatArray, dimension: int) -> IntArray:
     return np.asarray(order[:dimension], dtype=np.int64)
 
 
-def _unit_columns(vectors: FloatArray) -> FloatArray:
-    largest = np.abs(vectors).max(axis=0, initial=0.0)
-    return np.asarray(vectors[:, largest > 0] / largest[largest > 0])
-
-
 def unit_rows(vectors: FloatArray) -> FloatArray:
     """Return the rows divided by their lengths; zero rows stay."""
-    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
-    safe = vectors / np.where(largest > 0, largest, 1.0)
-    lengths = np.linalg.norm(safe, axis=1, keepdims=True)
-    return np.asarray(safe / np.where(lengths > 0, lengths, 1.0))
+    safe = _divided(vectors, np.abs(vectors).max(axis=1, keepdims=True))
+    return _divided(safe, np.sqrt((safe * safe).sum(axis=1, keepdims=True)))
+
+
+def _divided(vectors: FloatArray, sizes: FloatArray) -> FloatArray:
+    return np.asarray(vectors / np.where(sizes > 0, sizes, 1.0))

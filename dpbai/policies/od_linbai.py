@@ -16,8 +16,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.designs.g_optimal import g_optimal_design
-from dpbai.designs.max_det import basis_coordinates
+from dpbai.designs.g_optimal import design_in_basis
 from dpbai.designs.scaling import span_coordinates
 from dpbai.noise import Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
@@ -94,11 +93,12 @@ class ODLinBAI:
         """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         vectors = span_coordinates(self.scaled_features[list(active)])
-        design = g_optimal_design(vectors) if vectors.shape[1] else None
-        support = design.support if design else np.empty(0, dtype=np.int64)
-        pulls = self._rounded_up(design.weights[support]) if design else support
+        design, basis, coordinates = design_in_basis(vectors)
+        support = design.support
+        pulls = self._rounded_up(design.weights[support])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            release, decoder = _least_squares(vectors, support, pulls)
+            release = vectors[support].T * pulls
+            decoder = _least_squares(vectors[basis], coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
             raise ValueError(
                 "features must not differ so much in scale: least squares overflows for active "
@@ -118,25 +118,23 @@ class ODLinBAI:
     def _rounded_up(self, weights: FloatArray) -> IntArray:
         """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend."""
         shares = [Fraction(weight) for weight in weights.tolist()]
-        scale = self.pulls_per_phase / sum(shares)
+        scale = self.pulls_per_phase / (sum(shares) or 1)
         return np.array([math.ceil(share * scale) for share in shares], dtype=np.int64)
 
 
 def _least_squares(
-    vectors: FloatArray, support: IntArray, pulls: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the matrices that make the moment vector of means, and estimates of moments.
+    edges: FloatArray, coordinates: FloatArray, support: IntArray, pulls: IntArray
+) -> FloatArray:
+    """Return the matrix that makes estimates of the moment vector U = B' diag(n) x.
 
-    U = B' diag(n) x, estimates A V^-1 U, V = B' diag(n) B. In coordinates C of a basis, A = C E,
-    that is C W^-1 E^-T U with W = C_B' diag(n) C_B, and no ill-conditioned E is squared.
+    They are A V^-1 U, V = B' diag(n) B. In coordinates C of a basis E, A = C E, that is
+    C W^-1 E^-T U with W = C_B' diag(n) C_B, and no ill-conditioned E is squared.
     """
     if not support.size:
-        return np.empty((0, 0)), np.empty((vectors.shape[0], 0))
-    basis, coordinates = basis_coordinates(vectors)
+        return coordinates
     triangle = linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="economic")[1]
     moments = np.linalg.solve(triangle, np.linalg.solve(triangle.T, coordinates.T))
-    columns = np.abs(vectors).max(axis=0)
-    edges = vectors[basis] / columns
+    columns = np.abs(edges).max(axis=0)
+    edges = edges / columns
     rows = np.abs(edges).max(axis=1, keepdims=True)
-    decoder = np.linalg.solve(edges / rows, moments / rows).T / columns
-    return vectors[support].T * pulls, decoder
+    return np.asarray(np.linalg.solve(edges / rows, moments / rows).T / columns)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbai._check import FloatArray, IntArray
+from dpbai.designs.g_optimal import whitening
 from dpbai.designs.private import information
 from dpbai.policies.ranking import ROUNDING
 
@@ -81,7 +82,7 @@ class Rehearsal:
         self.largest = max(timetable.sizes[1] for timetable in candidates)
         self.fee, self.budget = fee, int(pulls.sum())
         self.pulls = pulls[pulls > 0].astype(np.float64)
-        white = vectors @ _whitening(vectors[pulls > 0], information(self.pulls, fee))
+        white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, fee))
         # Principal axes, so that the made-up numbers depend on no basis and no order of arms.
         axes = np.linalg.eigh(white.T @ white)[1]
         axes *= np.where(((white @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
@@ -131,7 +132,7 @@ class Rehearsal:
         first, *others = timetable.pulls
         if first not in self.first:
             share = information(self.pulls * (first / self.budget), self.fee)
-            arms = self.arms @ _whitening(self.pulled, share)
+            arms = self.arms @ whitening(self.pulled, share)
             estimates = self.means + self.noise @ arms.T
             order = _largest(estimates, self.largest)
             best = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
@@ -161,12 +162,6 @@ class Rehearsal:
     def _share_right(self, found: IntArray) -> float:
         """Return how often an answer is right, for those of the first few runs or of all."""
         return float(self.right[np.arange(len(found)), found].mean())
-
-
-def _whitening(pulled: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the matrix after which estimates have unit covariance."""
-    total = (pulled.T * weights) @ pulled
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(total)).T)
 
 
 def _largest(values: FloatArray, count: int) -> IntArray:
