@@ -29,7 +29,7 @@ from dpbai._transforms import beta_log_mgf
 
 _BITS = 53
 _DIRECT_BELOW = 600
-_BLOCK = 2**20
+_BLOCK = 2**16  # half a megabyte, which stays in the cache
 _MOST_DRAWN = 10**10  # minutes for one sum
 
 
@@ -94,7 +94,7 @@ def _summed_in_blocks(
         stop = min(start + rows, size)
         for done in range(0, pulls, _BLOCK):
             block = draw((stop - start, min(_BLOCK, pulls - done)))
-            total[start:stop] += block.sum(axis=1)
+            total[start:stop] += np.einsum("ij->i", block)  # short rows in half of the time
     return total
 
 

@@ -285,13 +285,15 @@ def _empirical_means(
     for phase, count in plans:
         for key in zip(phase.pulled, phase.pulls, strict=True):
             needed[key] += count
-    drawn = {
-        (arm, pulls): instance.laws[arm].sums(pulls, count, rng)
+    means = {
+        (arm, pulls): instance.laws[arm].sums(pulls, count, rng) / pulls
         for (arm, pulls), count in needed.items()
     }
+    used = dict.fromkeys(needed, 0)
     for phase, count in plans:
-        mean = np.empty((len(phase.pulled), count))
-        for row, key in zip(mean, zip(phase.pulled, phase.pulls, strict=True), strict=True):
-            np.divide(drawn[key][:count], key[1], out=row)
-            drawn[key] = drawn[key][count:]
-        yield mean.T
+        rows = []
+        for key in zip(phase.pulled, phase.pulls, strict=True):
+            start = used[key]
+            used[key] = start + count
+            rows.append(means[key][start : start + count])
+        yield np.array(rows).reshape(-1, count).T

@@ -19,6 +19,7 @@ from dpbai._check import FloatArray, IntArray
 BoolArray = NDArray[np.bool_]
 
 _WIDE, _SWEEPS = 30, 100
+_PLAIN = 1e-9  # of moments, whose rounding errors are below 1e-13 of the largest
 
 
 def rank(vectors: FloatArray) -> int:
@@ -27,7 +28,22 @@ def rank(vectors: FloatArray) -> int:
     Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
     before the singular values are compared with rounding error.
     """
-    return _visible_rank(balanced(_check.matrix(vectors, "vectors", least_rows=1))[0])
+    vectors = _check.matrix(vectors, "vectors", least_rows=1)
+    if _plainly_independent(vectors):
+        return int(vectors.shape[1])
+    return _visible_rank(balanced(vectors)[0])
+
+
+def _plainly_independent(vectors: FloatArray) -> bool:
+    """Return whether no scales and no rounding errors can make the columns dependent.
+
+    Most are, and their Cholesky factor tells it in a tenth of the time that singular values take.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = vectors.T @ vectors
+        factor, failed = linalg.lapack.dpotrf(moments)
+        condition = linalg.lapack.dpocon(factor, np.abs(moments).sum(axis=0).max())[0]
+    return bool(not failed and condition > _PLAIN)
 
 
 def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
