@@ -354,12 +354,12 @@ def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
     nodes = []
 
     def counted(*arguments):
-        rule = _rule(*arguments)
-        nodes.append(rule[0].size)
-        return rule
+        found = rule(*arguments)
+        nodes.append(found[0].size)
+        return found
 
-    _rule = survivors._rule
-    monkeypatch.setattr(survivors, "_rule", counted)
+    rule = survivors.rule
+    monkeypatch.setattr(survivors, "rule", counted)
     means = np.random.default_rng(0).uniform(size=(5, len(phase.pulled)))
     log_survival(phase, means)
     announced = 5 * survivors.survival_work(phase, 1.0)

@@ -91,15 +91,17 @@ class Audit:
             If `epsilon` is negative or NaN.
         """
         epsilon = _check.non_negative(epsilon, "epsilon")
-        totals = np.zeros((2, len(self.pairs)))
-        for values in self.log_probabilities:
-            first, second = values[self.pairs.T]
-            for total, this, other in ((totals[0], first, second), (totals[1], second, first)):
+        worst = 0.0
+        for pairs in (self.pairs.T, self.pairs.T[::-1]):
+            total = np.zeros(len(self.pairs))
+            for values in self.log_probabilities:
+                this, other = values[pairs]
                 # In logarithms: e^epsilon may be no double where its product with P' is one.
                 with np.errstate(invalid="ignore"):
                     below = np.where(np.isneginf(other), -math.inf, epsilon + other - this)
                 total += np.exp(this) * -np.expm1(np.minimum(below, 0))
-        return float(totals.max(initial=0.0))
+            worst = max(worst, float(total.max(initial=0.0)))
+        return worst
 
 
 def check_work(*, computed: float = 0.0, held: float = 0.0) -> None:

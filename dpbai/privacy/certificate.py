@@ -19,11 +19,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
-from dpbai.privacy.plans import releases
+from dpbai.privacy.plans import reachable, representable
 
 Shift = tuple[float, ...]
 """How far each coordinate of a release can move."""
@@ -222,7 +221,11 @@ def certificate(
     when chosen adaptively (Smith and Thakurta, 2022). Both are proved for laws like these, and not
     for any: of noise with heavy tails, two rewards in two phases can show more than two in one.
     """
-    plans, complete = releases(policy, _check.whole(limit, "limit"))
+    limit = _check.whole(limit, "limit")
+    plans, complete = reachable(policy, 1 if representable(policy) else limit)
+    if representable(policy):
+        plans = [[*some, *policy.representatives(p)] for p, some in enumerate(plans, start=1)]
+        complete = True
     arms = arms_of(policy)
     return _certificate(plans, arms, neighbours, group, reward_bound, complete, mechanism)
 
@@ -286,9 +289,7 @@ def _certificate(
     lost, planned = [0.0] * len(plans), 0.0
     changes: dict[tuple[Noise, Shift], None] = {}
     for index, phases in enumerate(plans):
-        moves = {
-            (p.noise, *move) for p in phases for move in _moves(p, copies, group, reward_bound)
-        }
+        moves = {move for p in phases for move in _moves(p, copies, group, reward_bound)}
         for noise, change, stored in moves:
             loss = noise.loss(change)
             planned = max(planned, loss)
@@ -312,8 +313,8 @@ def _certificate(
 
 def _moves(
     phase: Phase, copies: int, group: int, reward_bound: float
-) -> Iterator[tuple[Shift, Shift]]:
-    """Yield how far the release may move, in real numbers and once it is rounded to doubles.
+) -> Iterator[tuple[Noise, Shift, Shift]]:
+    """Yield the noise and what it hides: a move in real numbers, and once rounded to doubles.
 
     The arms of an identity release move a coordinate each: several of them make one longer vector.
     Those of another release may all move the same coordinates, at worst in the same direction. Each
@@ -328,13 +329,10 @@ def _moves(
     with np.errstate(over="ignore", invalid="ignore"):
         units = np.spacing(largest * reward_bound * (1 + _ROUNDING))
         for shift in {id(shift): shift for shift in shifts}.values():
-            exact = _up(_up(shift))  # it was divided and multiplied
-            stored = np.where(shift > 0, np.nan_to_num(_up(exact + units), nan=math.inf), 0.0)
-            yield tuple(shift.tolist()) * copies, tuple(stored.tolist()) * copies
-
-
-def _up(values: FloatArray) -> FloatArray:
-    return np.nextafter(values, math.inf)
+            exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # divided and multiplied
+            rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
+            stored = np.where(shift > 0, rounded, 0.0)
+            yield phase.noise, tuple(shift.tolist()) * copies, tuple(stored.tolist()) * copies
 
 
 def _told(value: float) -> str:

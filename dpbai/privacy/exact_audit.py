@@ -9,7 +9,7 @@ arm gives its n-th reward, so no reward is read twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain, pairwise
 
 import numpy as np
@@ -17,16 +17,13 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, remembers
+from dpbai.policies.phase import remembers
 from dpbai.privacy.audit import Audit, check_grid, check_work
 from dpbai.privacy.plans import Reads, Stage, Transcript
 from dpbai.privacy.survivors import BLOCK, Survivors, log_joint_survival, survival_work
 from dpbai.privacy.tables import Entry, TableGrid
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
-
-Executed = Callable[[Stage], tuple[Phase, Reads]]
-"""What an engine makes of the plan at a stage, and the rewards that it reads for it."""
 
 
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
@@ -60,15 +57,15 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
-    return audited(policy, lambda stage: (stage.phase, stage.reads), reward_bound)
+    return audited(Stage.first(policy), reward_bound)
 
 
-def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Audit:
-    """Return the exact audit of an engine, which may make a mistake (`mistakes`)."""
+def audited(first: Stage, reward_bound: float = 1.0) -> Audit:
+    """Return the exact audit of the engine of a stage, which may make a mistake (`mistakes`)."""
     plans, computed, ends = {}, 0.0, 1.0
-    for stage in Stage.first(policy).all_after():
-        path = (*stage.before, stage) if remembers(policy) else (stage,)
-        phases, reads = zip(*map(executed, path), strict=True)
+    for stage in first.all_from():
+        path = (*stage.before, stage) if remembers(first.policy) else (stage,)
+        phases, reads = [at.executed for at in path], [at.reads for at in path]
         plans[stage.transcript] = phases, reads
         sets = math.comb(len(stage.active), stage.phase.keep)
         ends += sets - 1
@@ -77,7 +74,7 @@ def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Au
         computed += sums * work + sets * (stage.phase.keep > 1) * _PLAN
         check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
     blocks = blocks_of(chain.from_iterable(reads for _, reads in plans.values()))
-    grid = TableGrid(blocks, (0.0, reward_bound), arms_of(policy))
+    grid = TableGrid(blocks, (0.0, reward_bound), len(first.active))
     check_grid(grid, outputs=ends + len(plans), computed=computed)
     # The longest paths first: what has no exact law is refused before much has been computed.
     laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
@@ -85,7 +82,7 @@ def audited(policy: Policy, executed: Executed, reward_bound: float = 1.0) -> Au
     for past in plans:  # in which what leads to a plan comes before it
         if (before := reached.pop(past, None)) is not None:
             for kept, values in laws[past].items():
-                reached[*past, kept] = values if remembers(policy) else before + values
+                reached[*past, kept] = values if len(plans[past][0]) > 1 else before + values
     return Audit(tuple(reached), np.stack(list(reached.values())), grid, grid.neighbours())
 
 
@@ -102,7 +99,7 @@ def blocks_of(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
 
 
 def _survival(
-    past: Transcript, phases: tuple[Phase, ...], reads: tuple[Reads, ...], grid: TableGrid
+    past: Transcript, phases: list[Phase], reads: list[Reads], grid: TableGrid
 ) -> dict[Survivors, FloatArray]:
     """Return the log law of the survivors of the last phase on each table of the grid.
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import scipy
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
@@ -23,11 +21,10 @@ from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
 from dpbai.privacy.audit import Audit, check_grid, check_work
 from dpbai.privacy.exact_audit import audited, blocks_of
-from dpbai.privacy.monte_carlo_audit import RewardTable, Run, run_on_table
+from dpbai.privacy.monte_carlo_audit import RewardTable, Run, runs_from
 from dpbai.privacy.plans import Reads, Stage, Transcript
+from dpbai.privacy.survivors import rule
 from dpbai.privacy.tables import TableGrid
-
-_UNIT = Laplace(1.0)
 
 MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
 
@@ -53,20 +50,33 @@ def engine(mistake: str) -> Run:
     ) -> Counter[Transcript]:
         kept = rng.laplace(size=(trials, arms_of(policy)))
 
-        def release(phase: Phase, read: Sequence[FloatArray], trials: IntArray) -> FloatArray:
-            pulls, scale = _equal(phase)
-            used = len(read[0]) if mistake == "reused samples" else pulls
-            noise = rng.laplace(size=(len(trials), len(phase.active)))
+        def noise(phase: Phase, trials: IntArray) -> FloatArray:
+            _, scale = _equal(phase)
+            drawn = phase.noise.sample(rng, (len(trials), len(phase.active)))
             if mistake == "shared noise":
-                noise[:] = noise[:, :1]
-            elif mistake == "reused noise":
-                noise = kept[trials][:, list(phase.active)]
-            means = np.array([rewards[-used:].mean() for rewards in read])
-            return np.asarray(means + scale * pulls / used * noise)
+                drawn[:] = drawn[:, :1]
+            return scale * kept[trials][:, phase.active] if mistake == "reused noise" else drawn
 
-        return run_on_table(policy, table, trials, rng, release=release)
+        first = (_Reusing if mistake == "reused samples" else Stage).first(policy)
+        return runs_from(first, table, trials, rng, noise)
 
     return run
+
+
+class _Reusing(Stage):
+    """A stage of an engine whose means are over all rewards so far, with noise to match."""
+
+    @property
+    def executed(self) -> Phase:
+        """The plan with all these pulls, and noise that is narrower in proportion."""
+        pulls, scale = _equal(self.phase)
+        used = tuple(stop for _, _, stop in self.reads)
+        return replace(self.phase, pulls=used, noise=Laplace(scale * pulls / used[0]))
+
+    @property
+    def reads(self) -> Reads:
+        """Rewards of the phases before, and its own."""
+        return tuple((arm, 0, stop) for arm, _, stop in super().reads)
 
 
 def reused_samples_audit(policy: Policy) -> Audit:
@@ -77,14 +87,7 @@ def reused_samples_audit(policy: Policy) -> Audit:
     ValueError
         If `policy` has other plans, or it would take too long.
     """
-
-    def executed(stage: Stage) -> tuple[Phase, Reads]:
-        pulls, scale = _equal(stage.phase)
-        reads = tuple((arm, 0, stop) for arm, _, stop in stage.reads)
-        used = tuple(stop for _, _, stop in reads)
-        return replace(stage.phase, pulls=used, noise=Laplace(scale * pulls / used[0])), reads
-
-    return audited(policy, executed)
+    return audited(_Reusing.first(policy))
 
 
 def reused_noise_audit(policy: Policy) -> Audit:
@@ -101,8 +104,7 @@ def reused_noise_audit(policy: Policy) -> Audit:
     Notes
     -----
     In units of the scale x_i = epsilon k_i + Z_i, where Z_i is the noise and k_i the sum of phase
-    1; the sums of phase 2 move them. What remains is an integral over the least of x_0 and x_1, by
-    Gauss-Legendre rules between all kinks.
+    1; the sums of phase 2 move them. What remains is an integral over the least of x_0 and x_1.
     """
     arms = arms_of(policy)
     first = policy.phase(1, range(arms))
@@ -115,30 +117,21 @@ def reused_noise_audit(policy: Policy) -> Audit:
     grid = TableGrid(blocks_of([reads]))
     check_grid(grid, outputs=math.comb(arms, 2) * 2)
     epsilon = 1 / (scale * n)
-    reach = math.ceil((45 + epsilon * n) / epsilon)
-    edges = np.arange(-reach, reach + 1) * epsilon
-    nodes, weights = scipy.special.roots_legendre(20)
-    half = np.diff(edges)[:, None] / 2
-    check_work(computed=float(grid.size) * half.size * len(nodes) * arms)
-    x, weight = ((edges[:-1, None] + half) + half * nodes).ravel(), (half * weights).ravel()
-    values = []
+    reach, step, kinks = 45 + epsilon * n, 24 / arms, epsilon * np.arange(-2.0 * n, 2 * n + 1)
+    check_work(computed=24 * (2 * reach / step + kinks.size) * arms * float(grid.size))
+    (x,), (log_weights,) = rule(np.array([-reach]), np.array([reach]), kinks[None], step)
+    unit, values = Laplace(1.0), []
     for steps in grid.steps:
         k, k2 = epsilon * steps.reshape(arms, 2).T
         lead = (k[1] - k2[1]) - (k[0] - k2[0])  # arm 1 wins if x_1 - x_0 exceeds this
-        dropped = _cdf(x - k[2:, None]).prod(axis=0)
-        integrand = _density(x - k[0]) * _cdf(k[1] - x - max(lead, 0))
+        dropped = unit.log_cdf(x - k[2:, None]).sum(axis=0)
+        first_least = unit.log_density(x - k[0]) + unit.log_cdf(k[1] - x - max(lead, 0))
+        integrand = np.exp(first_least + dropped)
         if lead < 0:
-            integrand += _density(x - k[1]) * (_cdf(x - lead - k[0]) - _cdf(x - k[0]))
-        values.append(math.log(weight @ (integrand * dropped)))
+            first_between = np.exp(unit.log_cdf(x - lead - k[0])) - np.exp(unit.log_cdf(x - k[0]))
+            integrand += np.exp(unit.log_density(x - k[1]) + dropped) * first_between
+        values.append(math.log(np.exp(log_weights) @ integrand))
     return Audit((((0, 1), (1,)),), np.array([values]), grid, grid.neighbours())
-
-
-def _density(x: FloatArray) -> FloatArray:
-    return np.exp(_UNIT.log_density(x))
-
-
-def _cdf(x: FloatArray) -> FloatArray:
-    return np.exp(_UNIT.log_cdf(x))
 
 
 def _equal(phase: Phase) -> tuple[int, float]:

@@ -21,7 +21,6 @@ from dpbai.policies.phase import arms_of, remembers
 from dpbai.privacy.plans import Stage, Transcript
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
-Release = Callable[[Phase, Sequence[FloatArray], IntArray], FloatArray]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
 
 
@@ -109,62 +108,59 @@ def monte_carlo_audit(
     )
     events = [_telling_event(chosen[k], chosen[1 - k], half, delta, level) for k in (0, 1)]
     favours = int(events[1][0] > events[0][0])
-    event = events[favours][1]
-    hits = tuple(sum(tested[k][output] for output in event) for k in (favours, 1 - favours))
-    runs = trials - half
-    epsilon = float(_log_ratio_bound(np.array(hits[0]), np.array(hits[1]), runs, delta, level))
-    return LowerBound(max(0.0, epsilon), delta, level, event, (hits[0], hits[1]), runs)
+    event, runs = events[favours][1], trials - half
+    likely, other = (sum(tested[k][kept] for kept in event) for k in (favours, 1 - favours))
+    epsilon = _log_ratio_bound(np.array(likely), np.array(other), runs, delta, level)
+    return LowerBound(max(0.0, float(epsilon)), delta, level, event, (likely, other), runs)
 
 
 def run_on_table(
-    policy: Policy,
-    table: RewardTable,
-    trials: int,
-    rng: np.random.Generator,
-    *,
-    release: Release | None = None,
+    policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
 ) -> Counter[Transcript]:
     """Return how often each transcript came of so many runs on a fixed reward table.
-
-    An engine with a mistake (`mistakes`) has a `release` of its own: it is given a phase, all
-    rewards so far of each arm that the phase pulls, its own last, and the numbers of the trials.
 
     Raises
     ------
     ValueError
         If an arm is pulled more often than its row has rewards.
     """
-
-    def as_planned(phase: Phase, read: Sequence[FloatArray], trials: IntArray) -> FloatArray:
-        means = [rewards[-n:].mean() for rewards, n in zip(read, phase.pulls, strict=True)]
-        noise = phase.noise.sample(rng, (len(trials), phase.coordinates))
-        return phase.statistic(np.array(means)) + noise
-
-    release = release or as_planned
     _check.kind(rng, "rng", np.random.Generator)
-    rows, trials = _rows(table, arms_of(policy)), _check.trials(trials)
+    return runs_from(Stage.first(policy), table, trials, rng)
+
+
+def runs_from(
+    first: Stage,
+    table: RewardTable,
+    trials: int,
+    rng: np.random.Generator,
+    noise: Callable[[Phase, IntArray], FloatArray] | None = None,
+) -> Counter[Transcript]:
+    """Run the engine of a stage, which may draw noise in its own way for the trials numbered."""
+    rows, trials = _rows(table, len(first.active)), _check.trials(trials)
     # Where trials are, what they released if that is remembered, and which they are.
-    reached = [(Stage.first(policy), np.empty((trials, 0)), np.arange(trials))]
+    reached = [(first, np.empty((trials, 0)), np.arange(trials))]
     ended: Counter[Transcript] = Counter()
     while reached:
         stage, known, trial = reached.pop()
         if len(stage.active) == 1:
             ended[stage.transcript] = len(trial)
             continue
-        phase, read = stage.phase, []
-        for arm, _, stop in stage.reads:
+        phase, means = stage.executed, []
+        for arm, start, stop in stage.reads:
             if len(rows[arm]) < stop:
                 raise ValueError(
                     f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"
                 )
-            read.append(rows[arm][:stop])
-        released = np.hstack([known, release(phase, read, trial)])
+            means.append(rows[arm][start:stop].mean())
+        shape = len(trial), phase.coordinates
+        drawn = phase.noise.sample(rng, shape) if noise is None else noise(phase, trial)
+        released = np.hstack([known, phase.statistic(np.array(means)) + drawn])
         survivors = phase.survivors(released, rng)
         order = np.lexsort(survivors.T[::-1])  # faster than to find distinct rows
         changes = np.diff(survivors[order], axis=0).any(axis=1)
         for here in np.split(order, np.flatnonzero(changes) + 1):
             kept = tuple(survivors[here[0]].tolist())
-            next_known = released[here] if remembers(policy) else known[here]
+            next_known = released[here] if remembers(first.policy) else known[here]
             reached.append((stage.then(kept), next_known, trial[here]))
     return ended
 
@@ -198,11 +194,7 @@ def _rows(table: RewardTable, arms: int) -> list[FloatArray]:
 
 
 def _telling_event(
-    likely: Counter[Transcript],
-    other: Counter[Transcript],
-    runs: int,
-    delta: float,
-    level: float,
+    likely: Counter[Transcript], other: Counter[Transcript], runs: int, delta: float, level: float
 ) -> tuple[float, frozenset[Transcript]]:
     """Return the largest bound that an event attains on these counts, and the event.
 
@@ -210,8 +202,7 @@ def _telling_event(
     """
     outputs = sorted(likely, key=lambda output: (likely[output] + 0.5) / (other[output] + 0.5))
     outputs.reverse()
-    first = np.cumsum([likely[output] for output in outputs])
-    second = np.cumsum([other[output] for output in outputs])
+    first, second = (np.cumsum([seen[output] for output in outputs]) for seen in (likely, other))
     bounds = _log_ratio_bound(first, second, runs, delta, level)
     best = int(np.argmax(bounds))
     return float(bounds[best]), frozenset(outputs[: best + 1])

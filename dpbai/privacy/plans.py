@@ -40,15 +40,15 @@ class Stage:
         return cls(policy, tuple(range(arms_of(policy))))
 
     def then(self, kept: tuple[int, ...]) -> Stage:
-        """Return the stage at which these arms have survived the phase."""
-        return Stage(self.policy, kept, (*self.before, self))
+        """Return the stage that follows if these arms survive."""
+        return replace(self, active=kept, before=(*self.before, self))
 
-    def all_after(self) -> Iterator[Stage]:
-        """Yield this stage and all that may follow, if there is still a phase to come."""
+    def all_from(self) -> Iterator[Stage]:
+        """Yield the stage and all that may follow, but for the ends of runs."""
         if len(self.active) > 1:
             yield self
             for kept in combinations(self.active, self.phase.keep):
-                yield from self.then(kept).all_after()
+                yield from self.then(kept).all_from()
 
     @property
     def transcript(self) -> Transcript:
@@ -68,8 +68,13 @@ class Stage:
         return planned(self.policy, index, self.active, spent=self.spent, past=past)
 
     @property
+    def executed(self) -> Phase:
+        """What the engine makes of the plan."""
+        return self.phase
+
+    @property
     def reads(self) -> Reads:
-        """Which rewards the phase reads: the next of each arm that it pulls."""
+        """Which rewards the engine reads for it: the next of each arm."""
         so_far: Counter[int] = Counter()
         for stage in self.before:
             so_far.update(dict(zip(stage.phase.pulled, stage.phase.pulls, strict=True)))
@@ -89,16 +94,6 @@ def representable(policy: Policy) -> TypeGuard[DPBAI | DPDesign]:
     return not any(_LISTED & vars(known).keys() for known in (policy, *below))
 
 
-def releases(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
-    """Return plans of each phase that release whatever a run can release, and whether all of it."""
-    if not representable(policy):
-        return reachable(policy, limit)
-    some, _ = reachable(policy, 1)
-    return [
-        [*phases, *policy.representatives(index)] for index, phases in enumerate(some, start=1)
-    ], True
-
-
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return the plans of each phase, over all active sets that may survive, and whether all.
 
@@ -106,34 +101,31 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """
     rng = np.random.default_rng(0)
     stages, plans, complete = [Stage.first(policy)], [], True
-    while stages := sorted(_distinct(stages), key=lambda stage: stage.active):
+    while stages := _distinct(stages):
         _check_pure(stages[0])
         plans.append([stage.phase for stage in stages])
         if sum(comb(len(phase.active), phase.keep) for phase in plans[-1]) <= limit:
-            ways = [(at, kept) for at in stages for kept in combinations(at.active, at.phase.keep)]
+            ways = [(at, combinations(at.active, at.phase.keep)) for at in stages]
+            stages = [at.then(kept) for at, sets in ways for kept in sets]
         else:
             complete = False
             drawn = [stages[number] for number in rng.integers(len(stages), size=limit)]
-            ways = [(at, _some(at.phase, rng)) for at in drawn]
-        stages = [stage.then(kept) for stage, kept in ways]
+            kept = [rng.choice(stage.active, stage.phase.keep, replace=False) for stage in drawn]
+            stages = [at.then(tuple(sorted(k.tolist()))) for at, k in zip(drawn, kept, strict=True)]
     return plans, complete
 
 
 def _distinct(stages: list[Stage]) -> list[Stage]:
-    """Return the stages with a phase to come that differ in what its plan depends on.
+    """Return stages that are not ends, by their arms, and one of those that plan the same.
 
-    Of those that do not, the one that has spent most is kept: if it can go on, all of them can.
+    It is the one that has spent most: if it can go on, all of them can.
     """
     dearest: dict[tuple[tuple[int, ...], tuple[Stage, ...]], Stage] = {}
     for stage in stages:
         if len(stage.active) > 1:
             key = stage.active, stage.before if remembers(stage.policy) else ()
             dearest[key] = max(dearest.get(key, stage), stage, key=lambda stage: stage.spent)
-    return list(dearest.values())
-
-
-def _some(phase: Phase, rng: np.random.Generator) -> tuple[int, ...]:
-    return tuple(sorted(rng.choice(phase.active, phase.keep, replace=False).tolist()))
+    return sorted(dearest.values(), key=lambda stage: stage.active)
 
 
 def _check_pure(stage: Stage) -> None:

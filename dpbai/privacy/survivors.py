@@ -24,6 +24,8 @@ from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
 
 Survivors = tuple[int, ...]
+Law = dict[Survivors, FloatArray]
+"""The log probability of each surviving set, on each of many vectors of means."""
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
 _QUARTER = np.array([[0.0, -1.0], [1.0, 0.0]])
@@ -32,7 +34,7 @@ BLOCK = 1000
 """So many rows of means are gone through at once."""
 
 
-def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]:
+def log_survival(phase: Phase, means: FloatArray) -> Law:
     """Return the log probability of each surviving set, on each of many vectors of means.
 
     Parameters
@@ -67,13 +69,11 @@ def log_survival(phase: Phase, means: FloatArray) -> dict[Survivors, FloatArray]
 
 def log_joint_survival(
     phases: Sequence[Phase], before: Sequence[Survivors], means: Sequence[FloatArray]
-) -> dict[Survivors, FloatArray]:
+) -> Law:
     """Return the log probability that phases keep what they did, and the last of them each set.
 
-    They are one phase, or those of a path that are remembered, from phase 1 on: where there is
-    noise, these release at most two coordinates in all. `before` is what all but the last keep, and
-    `means` are of the arms that each of them pulls, shape (n, m). What else is refused, and what is
-    returned, is as for `log_survival`.
+    They are one phase, or all of a path that are remembered, of which all but the last keep what
+    `before` says; with noise, they release at most two coordinates in all.
     """
     phase = phases[-1]
     statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
@@ -82,7 +82,7 @@ def log_joint_survival(
     noise, kinds = noises[0], set(map(type, noises))
     alone = len(phases) == 1
     independent = alone and phase.decoder_matrix is None
-    law: Callable[[FloatArray], dict[Survivors, FloatArray]]
+    law: Callable[[FloatArray], Law]
     if kinds == {NoNoise} or (alone and phase.keep == len(phase.active)):
         law = partial(_along, phases, before)
     elif not independent and (statistic.shape[1] > 2 or len(kinds) > 1):
@@ -94,10 +94,10 @@ def log_joint_survival(
     elif not isinstance(noise, Laplace | Gaussian):
         raise TypeError(f"no exact law for noise of type {type(noise).__name__}")
     elif independent:
-        law = partial(_two_independent if len(phase.active) == 2 else _independent, phase, noise)
+        law = partial(_independent, phase, noise)
     else:
         law = partial(_sectors, phases, before, noise)
-    found: dict[Survivors, FloatArray] = {}
+    found: Law = {}
     for start in range(0, len(statistic), BLOCK):
         block = slice(start, start + BLOCK)
         for kept, values in law(statistic[block]).items():
@@ -105,11 +105,11 @@ def log_joint_survival(
     return {kept: values[where.ravel()] for kept, values in found.items()}
 
 
-def _certain(phase: Phase, released: FloatArray) -> dict[Survivors, FloatArray]:
+def _certain(phase: Phase, released: FloatArray) -> Law:
     """Return the law of the survivors of releases, shape (n, coordinates): ties are drawn."""
     sure, tied = phase.tied(released)
     patterns, which = np.unique(sure + 2 * tied, axis=0, return_inverse=True)
-    law: dict[Survivors, FloatArray] = {}
+    law: Law = {}
     for number, pattern in enumerate(patterns):
         above, equal = np.flatnonzero(pattern == 1), np.flatnonzero(pattern == 2)
         ways = list(combinations(equal.tolist(), phase.keep - above.size))
@@ -120,9 +120,7 @@ def _certain(phase: Phase, released: FloatArray) -> dict[Survivors, FloatArray]:
     return law
 
 
-def _along(
-    phases: Sequence[Phase], before: Sequence[Survivors], released: FloatArray
-) -> dict[Survivors, FloatArray]:
+def _along(phases: Sequence[Phase], before: Sequence[Survivors], released: FloatArray) -> Law:
     """Return the law of the last survivors, with that of the others, where releases are certain."""
     reached, never = np.zeros(len(released)), np.full(len(released), -np.inf)
     for phase, kept in zip(phases[:-1], before, strict=True):
@@ -131,31 +129,17 @@ def _along(
     return {kept: reached + values for kept, values in _certain(phases[-1], released).items()}
 
 
-def _two_independent(
-    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
-) -> dict[Survivors, FloatArray]:
-    lead = statistic[:, 0] - statistic[:, 1]
-    first, second = phase.active
-    return {
-        (first,): noise.log_cdf_of_difference(lead),
-        (second,): noise.log_cdf_of_difference(-lead),
-    }
-
-
-def _independent(
-    phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray
-) -> dict[Survivors, FloatArray]:
+def _independent(phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray) -> Law:
     """Integrate over x, the least surviving estimate: the others that survive lie above x."""
-    reach, step = _reach_and_step(noise, len(phase.active))
-    x, log_weights = _rule(
-        statistic.min(axis=1) - reach, statistic.max(axis=1) + reach, statistic, step
-    )
+    if len(phase.active) == 2:
+        lead = statistic[:, 0] - statistic[:, 1]
+        chances = noise.log_cdf_of_difference(lead), noise.log_cdf_of_difference(-lead)
+        return dict(zip(combinations(phase.active, 1), chances, strict=True))
+    reach, step = reach_and_step(noise, len(phase.active))
+    ends = statistic.min(axis=1) - reach, statistic.max(axis=1) + reach
+    x, log_weights = rule(*ends, statistic, step)
     offsets = x[:, None, :] - statistic[:, :, None]
-    density, below, above = (
-        noise.log_density(offsets),
-        noise.log_cdf(offsets),
-        noise.log_cdf(-offsets),
-    )
+    density, below, above = noise.log_density(offsets), *map(noise.log_cdf, (offsets, -offsets))
     law = {}
     positions = range(len(phase.active))
     for kept in combinations(positions, phase.keep):
@@ -173,16 +157,14 @@ def _sectors(
     before: Sequence[Survivors],
     noise: Laplace | Gaussian,
     statistic: FloatArray,
-) -> dict[Survivors, FloatArray]:
+) -> Law:
     """Two coordinates order the arms by their direction: constant between critical directions.
 
     In units of the noise, quarter turns leave its law alone; so each sector is turned to lie around
     the first axis, within 45 degrees of it. A coordinate that is missing may be anything.
     """
     missing = 2 - statistic.shape[1]
-    scales = np.repeat(
-        [p.noise.standard_deviation for p in phases], [p.coordinates for p in phases]
-    )
+    scales = np.array([p.noise.standard_deviation for p in phases for _ in range(p.coordinates)])
     noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0, 0.5)
     statistic = np.pad(statistic / scales, ((0, 0), (0, missing)))
     gaps = np.zeros((0, 2))
@@ -193,14 +175,19 @@ def _sectors(
     critical = np.arctan2(gaps[:, 0], -gaps[:, 1])
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
     angles = np.unique(np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi))
-    law: dict[Survivors, FloatArray] = {}
+    # So far out twins tie, whose rows of the decoder are equal to within rounding, and hardly any
+    # other arms.
+    far = 1 + max(float(phase.reach.max(initial=0.0)) for phase in phases)
+    law: Law = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
         middle = (start + stop) / 2
         towards = np.array([math.cos(middle), math.sin(middle)])[: scales.size] * scales
         turns = round(middle / (math.pi / 2))
         turned, turn = statistic @ matrix_power(_QUARTER, turns % 4), turns * math.pi / 2
         reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
-        _add(law, _along(phases, before, _far(phases, towards)), reached)
+        release = far / np.abs(towards).max() * towards[None]
+        for kept, log_chance in _along(phases, before, release).items():
+            law[kept] = np.logaddexp(law.get(kept, -np.inf), reached + log_chance)
     return law
 
 
@@ -215,9 +202,9 @@ def _sector(
     first, second = statistic.T
     with np.errstate(divide="ignore", invalid="ignore"):
         kinks = np.column_stack([first, second / low, second / high])
-    reach, step = _reach_and_step(noise, 2)
+    reach, step = reach_and_step(noise, 2)
     stop = np.maximum(0, first) + 2 * np.abs(second) + 2 * reach
-    x, log_weights = _rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), step)
+    x, log_weights = rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), step)
     upper, lower = high * x - second[:, None], low * x - second[:, None]
     # P(lower < Z < upper), from the tail in which the interval lies, lest digits cancel.
     mirrored = upper + lower > 0
@@ -233,7 +220,7 @@ def _sector(
     return np.asarray(special.logsumexp(density + between + log_weights, axis=1))
 
 
-def _reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, float]:
+def reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, float]:
     """Return within what distance densities fall to e^-45, and the length of one rule.
 
     A product of Laplace factors grows or falls by e^12 at most on either half of it. Those of
@@ -244,7 +231,7 @@ def _reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, flo
     return math.sqrt(90) * noise.sigma, math.sqrt(2) * noise.sigma
 
 
-def _rule(
+def rule(
     start: FloatArray, stop: FloatArray, kinks: FloatArray, step: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return nodes and log weights, shape (n, nodes), of integrals over [start, stop]."""
@@ -257,24 +244,6 @@ def _rule(
         log_weights = np.log(half * _WEIGHTS)
     rows = len(start)
     return (middle + half * _NODES).reshape(rows, -1), log_weights.reshape(rows, -1)
-
-
-def _far(phases: Sequence[Phase], towards: FloatArray) -> FloatArray:
-    """Return a release in a direction, shape (1, coordinates), that is as large as any statistic.
-
-    So far out twins tie, whose rows of the decoder are equal to within rounding, and hardly any
-    other arms.
-    """
-    reach = max(float(phase.reach.max(initial=0.0)) for phase in phases)
-    return np.asarray((1 + reach) / np.abs(towards).max() * towards[None])
-
-
-def _add(
-    law: dict[Survivors, FloatArray], chances: dict[Survivors, FloatArray], reached: FloatArray
-) -> None:
-    """Add the survivors of a direction, which is taken with log probability `reached`."""
-    for kept, log_chance in chances.items():
-        law[kept] = np.logaddexp(law.get(kept, -np.inf), reached + log_chance)
 
 
 def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = ()) -> float:
@@ -290,7 +259,7 @@ def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = (
     if arms == 2 and not decoded:
         return 1
     width = reward_bound * float(phase.reach.max(initial=0.0))
-    reach, step = _reach_and_step(noise, 2 if decoded else arms)
+    reach, step = reach_and_step(noise, 2 if decoded else arms)
     if not decoded:
         return (3 * arms + sets * keep) * len(_NODES) * ((width + 2 * reach) / step + arms)
     gaps = sum(len(p.active) * (len(p.active) - 1) for p in (*before, phase))

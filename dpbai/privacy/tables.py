@@ -65,12 +65,13 @@ class TableGrid:
     def table(self, position: int) -> Table:
         """Return the table at a position of the grid, 0 to size - 1."""
         low, high = self.rewards
-        rows: dict[int, dict[int, float]] = {}
-        for block, step in zip(self.blocks, self.steps[position], strict=True):
-            for rank, (arm, index) in enumerate(block):
-                rows.setdefault(arm, {})[index] = high if rank < step else low
-        arms = range(max([self.arms, *(arm + 1 for arm in rows)]))
-        return tuple(tuple(reward for _, reward in sorted(rows.get(a, {}).items())) for a in arms)
+        entries = sorted(
+            (*entry, high if rank < step else low)
+            for block, step in zip(self.blocks, self.steps[position], strict=True)
+            for rank, entry in enumerate(block)
+        )
+        arms = max(self.arms, *(arm + 1 for arm, *_ in entries), 0)
+        return tuple(tuple(value for at, _, value in entries if at == arm) for arm in range(arms))
 
     def neighbours(self) -> IntArray:
         """Return the pairs of tables that differ in one reward, shape (pairs, 2)."""
