@@ -107,7 +107,7 @@ def test_drawings_of_the_chapters_use_public_names_only(path: Path):
 
 
 def test_a_private_name_in_a_drawing_is_found():
-    private = "from dpbai import _check, Phase\nimport dpbai.session.shorter"
+    private = "from dpbai import _check, Phase\nimport dpbai.session.phase"
     assert len(not_for_drawings(private)) == 2
     assert len(DRAWINGS) > 5
 

@@ -14,7 +14,7 @@ import dpbai
 from dpbai.noise import Gaussian, Laplace, NoNoise, gaussian_sigma
 from dpbai.policies import Phase
 from dpbai.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session
-from dpbai.session.noise import exact_statistic
+from dpbai.session.phase import exact_statistic
 from dpbai.session.rewards import array_sum, exact_sum
 
 FALSE_ALARM = 1e-6

@@ -14,7 +14,7 @@ import dpbai
 from dpbai.noise import Gaussian, Laplace
 from dpbai.policies import Phase
 from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
-from dpbai.session.shorter import noise_deviations, shortened
+from dpbai.session.phase import noise_deviations, shortened
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbai.session.ReleaseWarning")
 

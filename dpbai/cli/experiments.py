@@ -81,19 +81,18 @@ def show_expected(
         for rate, arm in ((worst, hardest), (best, easiest))
     )
     more = f", and {most}; others lie between" if len(rows) > 1 else ""
-    low, high = scale
     say(
-        f"If the best arm leads by {given.gap:g} (rewards {low:g} and {high:g}, the other means as "
-        f"close as linear means can be), {found} {least}{more}."
+        f"If the best arm leads by {given.gap:g} (rewards {scale.low:g} and {scale.high:g}, the "
+        f"other means as close as linear means can be), {found} {least}{more}."
     )
     loss = _simulated(policy, instances[hardest], given).regret * scale.width
     print(f"The mean loss of the answer is then {loss:.3g}.")
     _show_means(labels, instances[hardest], scale)
-    looked = min(len(labels), _MOST_ARMS)
-    if given.best is None and looked < len(labels):
+    if given.best is not None:
+        return
+    if (looked := min(len(labels), _MOST_ARMS)) < len(labels):
         print(f"(Of {len(labels)} arms, {looked} were looked at.)")
-    if given.best is None and len(instances) < looked:
-        cannot = looked - len(instances)
+    if cannot := looked - len(instances):
         print(f"({cannot} arm(s) cannot lead by so much with linear means, and are left out.)")
 
 

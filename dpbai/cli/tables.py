@@ -79,10 +79,9 @@ def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     # What `simulate` writes has a column arm, whatever the table of arms calls it.
     arm = sheet.column("arm" if "arm" in sheet.header else given.arm_column, "--arm-column")
     told = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
-    for label in told:
+    for label, (line, _) in told.items():
         if label not in labels:
-            near = nearest(label, labels)
-            raise sheet.wrong(told[label][0], f"{label!r} is none of the arms{near}")
+            raise sheet.wrong(line, f"{label!r} is none of the arms{nearest(label, labels)}")
     mean, means = sheet.column("mean"), []
     for label in labels:
         if label not in told:

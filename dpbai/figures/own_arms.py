@@ -14,8 +14,8 @@ from dpbai._check import FloatArray
 from dpbai.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 from dpbai.policies import Phase
 from dpbai.session import Session
+from dpbai.session.phase import noise_deviations
 from dpbai.session.records import Label, Released
-from dpbai.session.shorter import noise_deviations
 
 _REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
 MOST_ROWS = 40

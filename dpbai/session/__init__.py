@@ -7,8 +7,8 @@ means are is what a run is there to find out.
 
 from dpbai.session.live import Session
 from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
+from dpbai.session.phase import release
 from dpbai.session.records import Release, Released, SessionError
-from dpbai.session.single import release
 
 __all__ = [
     "NumpyNoise",

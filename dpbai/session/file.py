@@ -19,9 +19,9 @@ from dpbai import _check
 from dpbai._describe import class_name, plain, restored
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI, Phase, Policy
 from dpbai.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise
+from dpbai.session.phase import shortened
 from dpbai.session.records import Label, Released
 from dpbai.session.run import Run
-from dpbai.session.shorter import shortened
 
 _OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9

@@ -30,10 +30,10 @@ from dpbai.policies import Phase, Policy
 from dpbai.privacy.certificate import Certificate, certify
 from dpbai.session import file
 from dpbai.session.noise import ReleaseNoise, chosen
+from dpbai.session.phase import noise_deviations
 from dpbai.session.records import Label, Released, SessionError
 from dpbai.session.rewards import UNIT, Range, Sum, array_sum, stated_sum
 from dpbai.session.run import Run
-from dpbai.session.shorter import noise_deviations
 from dpbai.session.store import Store
 
 # What comes of a content that was edited, with a checksum to match.

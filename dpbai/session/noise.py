@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,7 +25,6 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import Seed
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
-from dpbai.policies import Phase
 from dpbai.privacy.certificate import Mechanism, Shift
 
 _EPS = 2.0**-52
@@ -172,14 +170,3 @@ def _measurement(noise: Noise) -> Any:
     if isinstance(noise, Gaussian):
         return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=noise.sigma)
     raise TypeError(f"OpenDP has no measurement for {type(noise).__name__} noise")
-
-
-def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]:
-    """Return `phase.release @ means` of exact sums of rewards, rounded once, shape (q,)."""
-    means = [total / pulls for total, pulls in zip(sums, phase.pulls, strict=True)]
-    if phase.release_matrix is None:
-        return tuple(float(mean) for mean in means)
-    return tuple(
-        float(sum(Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)))
-        for row in phase.release_matrix.tolist()
-    )

@@ -19,10 +19,9 @@ from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session.noise import NumpyNoise, ReleaseNoise
+from dpbai.session.phase import noisy_release, shortened
 from dpbai.session.records import Label, Released, SessionError, checked_labels, named
 from dpbai.session.rewards import Range, Sum, checked_range
-from dpbai.session.shorter import shortened
-from dpbai.session.single import noisy_release
 
 
 @dataclass(frozen=True, eq=False)
