@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, TextIO
@@ -17,7 +18,7 @@ from dpbai._describe import plain
 from dpbai.cli.sheets import Sheet, nearest, quoted
 from dpbai.designs.scaling import rank
 from dpbai.session.records import Label
-from dpbai.session.rewards import Range
+from dpbai.session.rewards import Range, exact_sum
 
 CONSTANT = "constant"
 _MOST_ROWS = 30
@@ -106,8 +107,9 @@ def read_rewards(
     column = "total" if summed else given.reward_column or "reward"
     place = sheet.column(column, "--reward-column")
     counted = sheet.column("count") if summed else None
-    low, high = map(Fraction, bounds)
-    sums: dict[Label, tuple[Fraction, int]] = {}
+    low, high = bounds if counted is None else map(Fraction, bounds)
+    values: dict[Label, list[float]] = {}
+    counts: Counter[Label] = Counter()
     for line, cells in sheet.rows:
         # Not quoted: a file with its columns the wrong way round has rewards here.
         if cells[arm] not in names:
@@ -120,9 +122,9 @@ def read_rewards(
         if not count * low <= value <= count * high:
             times = " times count" if summed else ""
             raise sheet.wrong(line, f"{column} must lie in {bounds}{times}")
-        total, before = sums.get(names[cells[arm]], (Fraction(), 0))
-        sums[names[cells[arm]]] = total + Fraction(value), before + count
-    return sums
+        values.setdefault(names[cells[arm]], []).append(value)
+        counts[names[cells[arm]]] += count
+    return {label: (exact_sum(np.array(found)), counts[label]) for label, found in values.items()}
 
 
 class Table(NamedTuple):
