@@ -59,7 +59,10 @@ def _run(given: argparse.Namespace) -> None:
         import_module("dpbai.figures")  # which tells at once if Matplotlib is not there
         import_module("matplotlib").use("Agg")  # and opens no window
     if "reward_range" in given:
-        given.reward_range = checked_range(given.reward_range)
+        try:
+            given.reward_range = checked_range(given.reward_range)
+        except ValueError as error:
+            given.refuse(f"argument --reward-range: {error}")
     module, function = given.run.split(".")
     table = getattr(import_module(f"dpbai.cli.{module}"), function)(given)
     if output:

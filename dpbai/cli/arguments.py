@@ -1,6 +1,6 @@
 """The options of the commands, and a parser that says in one line what is wrong with one.
 
-Each value is held against its rule while the call is read, before anything is computed or printed.
+Each value is held against its rule before anything is computed or printed.
 """
 
 from __future__ import annotations

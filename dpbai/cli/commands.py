@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=arguments.Help,
             allow_abbrev=False,
         )
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, refuse=sub.error)
         for given in options:
             if isinstance(given, list):
                 group = sub.add_mutually_exclusive_group(required=True)

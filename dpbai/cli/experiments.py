@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import astuple
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
@@ -143,13 +144,11 @@ def studied(given: argparse.Namespace) -> Table:
         )
     frame["regret"] *= scale.width
     tables.show(Table(_STUDY_SHOWN, frame[_STUDY_SHOWN].to_numpy(object).tolist()))
-
-    def draw() -> Any:
-        from dpbai.figures import success_curves
-
-        return success_curves(frame, along=given.along)
-
-    return Table(list(frame.columns), frame.to_numpy(object).tolist(), draw)
+    return Table(
+        list(frame.columns),
+        frame.to_numpy(object).tolist(),
+        lambda: import_module("dpbai.figures").success_curves(frame, along=given.along),
+    )
 
 
 def budgeted(given: argparse.Namespace) -> Table:

@@ -7,6 +7,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -150,13 +151,8 @@ def recommend(given: argparse.Namespace) -> Table:
         (label, estimates[label], deviations[label], last[label], _state(session, label))
         for label in order
     ]
-
-    def draw() -> Any:
-        from dpbai.figures import run_trace
-
-        return run_trace(session)
-
-    table = Table(["arm", "estimate", "noise", "phase", "state"], rows, draw)
+    columns = ["arm", "estimate", "noise", "phase", "state"]
+    table = Table(columns, rows, lambda: import_module("dpbai.figures").run_trace(session))
     certificate = session.certificate
     if given.json:
         told = {name: getattr(certificate, name) for name in TOLD_OF_A_CERTIFICATE}
