@@ -52,7 +52,7 @@ def test_values_that_others_have_found():
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_calibration_agrees_with_dp_accounting(epsilon, delta):
     sigma = gaussian_sigma(epsilon, delta, "analytic")
-    oracle = pld.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
+    oracle = pld.from_gaussian_mechanism(sigma, value_discretization_interval=5e-4)
     assert oracle.get_epsilon_for_delta(delta) == pytest.approx(epsilon, abs=1e-3)
 
 
@@ -191,12 +191,17 @@ def test_every_legal_epsilon_and_delta_has_a_certificate(epsilon, delta, calibra
 
 @pytest.mark.parametrize("epsilon", [1e-100, 1e-20, 1e-8, 1.0, 1e3, 1e8])
 @pytest.mark.parametrize("delta", DELTAS)
-def test_sigma_solves_the_equation_of_balle_and_wang_in_700_digits(epsilon, delta):
+def test_sigma_solves_the_equation_of_balle_and_wang_in_many_digits(epsilon, delta):
+    """As many as it takes for twenty to be left of the difference; up to 700."""
     sigma = mpmath.mpf(gaussian_sigma(epsilon, delta, "analytic"))
-    with mpmath.workdps(700):
-        u, v = 1 / (2 * sigma), mpmath.mpf(epsilon) * sigma
-        truth = mpmath.ncdf(u - v) - mpmath.exp(epsilon) * mpmath.ncdf(-u - v)
-        assert abs(mpmath.log(truth) / mpmath.log(delta) - 1) < 1e-8
+    for digits in (50, 100, 200, 400, 700):
+        with mpmath.workdps(digits):
+            u, v = 1 / (2 * sigma), mpmath.mpf(epsilon) * sigma
+            first = mpmath.ncdf(u - v)
+            truth = first - mpmath.exp(epsilon) * mpmath.ncdf(-u - v)
+            if truth > first * mpmath.mpf(10) ** (20 - digits):
+                break
+    assert abs(mpmath.log(truth) / mpmath.log(delta) - 1) < 1e-8
 
 
 @pytest.mark.parametrize("sigma", [31.0, 1e3, 1e5, 3e7, 1e8, 1e9, 1e12, 1e100])

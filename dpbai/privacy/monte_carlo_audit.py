@@ -19,6 +19,7 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, remembers
 from dpbai.privacy.plans import Stage, Transcript
+from dpbai.privacy.survivors import sorted_rows
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
@@ -156,9 +157,8 @@ def runs_from(
         drawn = phase.noise.sample(rng, shape) if noise is None else noise(phase, trial)
         released = np.hstack([known, phase.statistic(np.array(means)) + drawn])
         survivors = phase.survivors(released, rng)
-        order = np.lexsort(survivors.T[::-1])  # faster than to find distinct rows
-        changes = np.diff(survivors[order], axis=0).any(axis=1)
-        for here in np.split(order, np.flatnonzero(changes) + 1):
+        order, begins = sorted_rows(survivors)
+        for here in np.split(order, np.flatnonzero(begins)[1:]):
             kept = tuple(survivors[here[0]].tolist())
             next_known = released[here] if remembers(first.policy) else known[here]
             reached.append((stage.then(kept), next_known, trial[here]))

@@ -13,15 +13,18 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.linalg import matrix_power
+from numpy.typing import NDArray
 from scipy import special
 
 from dpbai import _check
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.policies import Phase
+from dpbai.policies.ranking import BoolArray
 
 Survivors = tuple[int, ...]
 Law = dict[Survivors, FloatArray]
@@ -77,7 +80,8 @@ def log_joint_survival(
     """
     phase = phases[-1]
     statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
-    statistic, where = np.unique(statistic, axis=0, return_inverse=True)
+    order, begins = sorted_rows(statistic)
+    statistic = statistic[order[begins]]
     noises = [p.noise for p in phases if p.coordinates] or [NoNoise()]
     noise, kinds = noises[0], set(map(type, noises))
     alone = len(phases) == 1
@@ -99,10 +103,22 @@ def log_joint_survival(
         law = partial(_sectors, phases, before, noise)
     found: Law = {}
     for start in range(0, len(statistic), BLOCK):
-        block = slice(start, start + BLOCK)
-        for kept, values in law(statistic[block]).items():
-            found.setdefault(kept, np.full(len(statistic), -np.inf))[block] = values
-    return {kept: values[where.ravel()] for kept, values in found.items()}
+        for kept, values in law(statistic[start : start + BLOCK]).items():
+            if kept not in found:
+                found[kept] = np.full(len(statistic), -np.inf)
+            found[kept][start : start + BLOCK] = values
+    ranks = np.cumsum(begins)[np.argsort(order)] - 1
+    return {kept: values[ranks] for kept, values in found.items()}
+
+
+def sorted_rows(rows: NDArray[Any]) -> tuple[IntArray, BoolArray]:
+    """Return an order that sorts rows, and where in it a row begins that is not the one before.
+
+    `np.unique` takes ten times as long.
+    """
+    order = np.lexsort((*rows.T[::-1], np.zeros(len(rows))))
+    differ = (np.diff(rows[order], axis=0) != 0).any(axis=1)
+    return order, np.insert(differ, 0, values=True)
 
 
 def _certain(phase: Phase, released: FloatArray) -> Law:

@@ -65,9 +65,10 @@ class TableGrid:
     def table(self, position: int) -> Table:
         """Return the table at a position of the grid, 0 to size - 1."""
         low, high = self.rewards
+        steps = np.unravel_index(position, self.shape)
         entries = sorted(
             (*entry, high if rank < step else low)
-            for block, step in zip(self.blocks, self.steps[position], strict=True)
+            for block, step in zip(self.blocks, steps, strict=True)
             for rank, entry in enumerate(block)
         )
         arms = max(self.arms, *(arm + 1 for arm, *_ in entries), 0)
