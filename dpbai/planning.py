@@ -9,8 +9,8 @@ at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,7 +21,8 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
-from dpbai.exact.error import cone, error_of, independent
+from dpbai.exact.error import cone, independent
+from dpbai.exact.half_spaces import independent_terms
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned
@@ -33,8 +34,7 @@ _TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-9)
 _GROWTH = 4
 _COARSEST = 1 / 8
 _PLANS_KEPT = 2**12
-_FEWEST = 4  # pulls of an arm between two plans, from which on a bound can save work
-_RISK = 0.01  # of the target: the probability that such a bound gives away
+_NODES = 200
 
 Verdict = Literal["enough", "too few", "undecided"]
 
@@ -119,14 +119,16 @@ def smallest_budget(
     break this is tried at every single budget.
 
     Of plans that pull each arm equally often and differ in nothing else, many are excluded at once.
-    Let W_n be the released sums after n pulls of each arm, noise included, in units of the noise.
-    Those after n + k pulls are W_n plus k more rewards of each arm, of which Hoeffding's inequality
-    bounds how far they push towards a wrong answer. If n + k pulls err too often even with a lead
-    of that much for the best arm, then so do n, ..., n + k.
+    With k pulls less of each arm a plan errs at least as often, but for the chance that just these
+    pulls turn a right answer into a wrong one. Let D be the lead of the best arm over a rival, and
+    S what the k pulls add to it: that is P(0 < D <= -S), at most E max(-S, 0) times the largest
+    density of D. The density is at most the integral of the modulus of its transform, along a line
+    through the saddle point, which makes small chances small.
 
     Where probabilities are not exact, budgets below `too_small` are not looked at. A few trials
-    tell what is far from the target, `error_bounds` decides what it can with certainty, and more
-    and more trials the rest. Each of these looks compares a Clopper-Pearson bound with the target;
+    tell what is far from the target, `error_bounds` decides what it can with certainty, until
+    trials are found to tell what it cannot, and more and more trials decide the rest. Each of these
+    looks compares a Clopper-Pearson bound with the target;
     the k-th of them all may err with probability (1 - confidence) / (k (k + 1)). The search ends
     where budgets are as near as half of the relative standard error that `trials` leave in the
     target, since most of them between `too_small` and `budget` stay undecided anyway.
@@ -146,17 +148,17 @@ def smallest_budget(
         seeds = _check.seed_sequence(seed)
         judge = _Judge(make_policy, instance, error, within, risk, trials, seeds, bar)
         enough = _enough(judge, largest)
-        decisive = {enough}
-        if judge.exact(enough) is not None:
+        known = judge.exact(enough) is not None
+        if known:
             enough = judge.least(enough)
-            decisive = set(range(1, enough + 1))
         too_small = enough - 1
         if enough in judge.simulated or judge(too_small) != "too few":
             few = [budget for budget, verdict in judge.verdicts.items() if verdict == "too few"]
             low = max(budget for budget in few if budget < enough)
             too_small, _ = _halved(judge, low, enough, lambda verdict: verdict != "too few")
-    exact = judge.simulated.isdisjoint(decisive | {too_small})
-    return SmallestBudget(enough, too_small, 1.0 if exact else confidence)
+    decisive = range(1, enough + 1) if known else (too_small, enough)
+    simulated = any(budget in decisive for budget in judge.simulated)
+    return SmallestBudget(enough, too_small, confidence if simulated else 1.0)
 
 
 def _enough(judge: _Judge, largest: int) -> int:
@@ -212,11 +214,12 @@ class _Judge:
         self.looks = 0
         # Half of the relative standard error of the error probability.
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
+        self.bounds_tell = True
         self.simulated: set[int] = set()
         self.refusals: dict[int, ValueError] = {}
         self.plans: dict[int, tuple[Policy, Phase] | None] = {0: None}
         self.verdicts: dict[int, Verdict] = {0: "too few"}
-        self.errors: dict[object, float | None] = {}
+        self.errors: dict[object, tuple[float, float] | None] = {}
 
     def __call__(self, budget: int) -> Verdict:
         if budget not in self.verdicts:
@@ -224,13 +227,11 @@ class _Judge:
         return self.verdicts[budget]
 
     def _decide(self, budget: int) -> Verdict:
-        plan = self._plan(budget)
+        plan, exact = self._plan(budget), self.exact(budget)
         if plan is None:
             return "too few"
-        error = self.exact(budget)
-        if error is not None:
-            return "enough" if error <= self.target else "too few"
-        # A few trials cost less than bounds, and bounds less than many trials.
+        if exact is not None:
+            return "enough" if exact[0] <= self.target else "too few"
         policy, verdict = _Planned(plan[0]), self._verdict(0.0, 1.0)
         errors = done = 0
         while verdict == "undecided" and done < self.trials:
@@ -239,20 +240,23 @@ class _Judge:
             result = simulate(policy, self.instance, trials=more, seed=seed)
             errors, done = errors + more - round(result.within(self.within) * more), done + more
             self.looks += 1
-            risk = self.risk / (self.looks * (self.looks + 1))
-            verdict = self._told(errors, done, risk)
-            if verdict == "undecided" and done == more:
-                verdict = self._bounded(policy)
-                if verdict != "undecided":
-                    return verdict
+            verdict = self._told(errors, done)
+            if verdict != "undecided":
+                self.bounds_tell &= done == more
+            elif done == more and (self.bounds_tell or self._told(0, self.trials) == "undecided"):
+                # A few trials cost less than bounds, and bounds less than many trials.
+                bounded = self._bounded(policy)
+                if bounded != "undecided":
+                    return bounded
             expected = round(errors / done * self.trials)
-            if 4 * done >= self.trials and self._told(expected, self.trials, risk) == "undecided":
+            if 4 * done >= self.trials and self._told(expected, self.trials) == "undecided":
                 break  # all trials would hardly decide
         self.simulated.add(budget)
         return verdict
 
-    def _told(self, errors: int, trials: int, risk: float) -> Verdict:
-        """Decide by simulated errors."""
+    def _told(self, errors: int, trials: int) -> Verdict:
+        """Decide by simulated errors, at the risk of the latest look."""
+        risk = self.risk / (self.looks * (self.looks + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
     def _bounded(self, policy: Policy) -> Verdict:
@@ -291,97 +295,114 @@ class _Judge:
         matrices = (phase.release.tobytes(), phase.decoder.tobytes())
         return (phase.pulled, phase.pulls, phase.noise, phase.keep, matrices)
 
-    def exact(self, budget: int) -> float | None:
-        """Return the exact error probability, computed once for each plan, or None."""
+    def exact(self, budget: int) -> tuple[float, float] | None:
+        """Return the exact error probability and its tolerance, once for each plan, or None."""
         plan, key = self._plan(budget), self._key(budget)
         if plan is None or self.within:
             return None
         if key not in self.errors:
-            try:
+            found = None
+            with suppress(NotExactError):
                 for rtol in _TOLERANCES:
                     error = exact_error(plan[0], self.instance, rtol=rtol)
                     if not math.isclose(error, self.target, rel_tol=10 * rtol):
                         break
-                self.errors[key] = error
-            except NotExactError:
-                self.errors[key] = None
+                found = error, rtol
+            self.errors[key] = found
         return self.errors[key]
 
     def least(self, enough: int) -> int:
         """Return the least budget that is enough, given one with an exact probability."""
-        found = self._walked_down(enough)
+        found = high = enough
+        stride = 0
+        while self._plan(high):
+            found = high if self(high) == "enough" else found
+            stride = 2 * stride + 1
+            while stride and not self._excluded(max(high - stride, 1), high):
+                stride //= 2
+            high = max(high - stride, 1) - 1
         costs = [plan[1].cost if plan else 0 for _, plan in sorted(self.plans.items())]
         if any(more < less for less, more in pairwise(costs)):
             return next(budget for budget in range(1, enough + 1) if self(budget) == "enough")
         return found
 
-    def _walked_down(self, enough: int) -> int:
-        """Walk down in strides that a bound excludes, and by a plan where it cannot."""
-        plan = self._plan(enough)
-        floor = stride = _FEWEST * len(plan[1].pulled) if plan else 1
-        found = high = enough
-        while self._plan(high):
-            low = max(high - stride, 1)
-            if self._excluded(low, high):
-                stride *= 2
-            else:
-                key, stride = self._key(high), max(stride // 2, floor)
-                low = bisect_left(range(high), True, key=lambda budget: self._key(budget) == key)
-                found = low if self(high) == "enough" else found
-            high = low - 1
-        return found
-
     def _excluded(self, low: int, high: int) -> bool:
         """Return whether all plans of low..high are known to err more often than the target."""
-        first, last = self._plan(low), self._plan(high)
-        if first is None or last is None:
+        first, last, exact = self._plan(low), self._plan(high), self.exact(high)
+        if first is None or last is None or exact is None:
             return False
-        risk, rtol = _RISK * self.target, _TOLERANCES[0]
-        try:
-            plans = independent(first[1]), independent(last[1])
-            lead = _lead(*plans, self.instance, risk)
-            if lead is None:
-                return False
-            error = error_of(plans[1], self.instance, rtol, lead)
-        except NotExactError:
-            return False
-        return bool(error * (1 - 2 * rtol) - risk > self.target)
+        spare = exact[0] * (1 - 2 * exact[1]) - self.target
+        if spare <= 0 or self._key(low) == self._key(high):
+            return spare > 0
+        return _gain(independent(first[1]), independent(last[1]), self.instance) < spare
 
 
-def _lead(first: Phase, last: Phase, instance: Instance, risk: float) -> FloatArray | None:
-    """Return what to add to what `last` releases to make it right wherever a plan between is.
+def _gain(first: Phase, last: Phase, instance: Instance) -> float:
+    """Return by how much plans between two may err less often than the last one does.
 
-    See Notes of `smallest_budget`; it fails with probability `risk`. None if the plans differ in
-    more than how often they pull all arms, or in too little of that, or if nothing does.
+    See Notes of `smallest_budget`. It is infinite without noise, and if the plans differ in more
+    than how often they pull all arms.
     """
-    pulls, extra = last.pulls[0], last.pulls[0] - first.pulls[0]
-    if extra < _FEWEST or not _differ_in_pulls_only(first, last):
-        return None
-    best, decoder = instance.best, last.decoder
+    if not (_unit(first) and _unit(last) and _pull_alike(first, last)):
+        return math.inf
+    best, decoder = instance.best, first.decoder
     normals: FloatArray | None = decoder[best] - np.delete(decoder, best, axis=0)
-    if last.coordinates <= 2:
+    if first.coordinates <= 2:
         normals = cone(decoder, best)
-    if normals is None or not len(normals):
-        return None
-    laws = [instance.laws[arm] for arm in last.pulled]
-    ranges = np.array([law.support[1] - law.support[0] for law in laws])
-    weights = normals @ last.release  # of the sums of rewards, in the leads over those rivals
-    widths = np.linalg.norm(weights * ranges, axis=1)
-    drift = np.minimum(weights @ [law.mean for law in laws], 0.0)
-    needed = widths * math.sqrt(extra * math.log(len(normals) / risk) / 2) - extra * drift
-    lead: FloatArray = np.linalg.pinv(normals) @ needed / pulls
-    return lead if (normals @ lead * pulls >= needed * (1 - 1e-9)).all() else None
+    extra = last.pulls[0] / first.pulls[0] - 1
+    if normals is None:
+        return math.inf
+    return math.fsum(_crossing(first, normal, extra, instance) for normal in normals)
 
 
-def _differ_in_pulls_only(first: Phase, last: Phase) -> bool:
+def _pull_alike(first: Phase, last: Phase) -> bool:
     """Return whether, in units of the noise, plans sum the same rewards and decode them alike."""
-    kinds, forms = [], []
-    for phase in (first, last):
-        kinds.append((phase.pulled, phase.keep, type(phase.noise), phase.coordinates))
-        unit = phase.noise.standard_deviation * phase.pulls[0] or np.abs(phase.release).max()
-        forms.append((phase.release / unit, phase.decoder / (np.abs(phase.decoder).max() or 1.0)))
+    kinds = [(p.pulled, p.keep, type(p.noise), p.coordinates) for p in (first, last)]
+    forms = [
+        (p.release / _unit(p), p.decoder / (np.abs(p.decoder).max() or 1.0)) for p in (first, last)
+    ]
     return (
         kinds[0] == kinds[1]
-        and all(len(set(phase.pulls)) == 1 for phase in (first, last))
+        and len(set(first.pulls)) == len(set(last.pulls)) == 1
         and all(np.allclose(one, two, rtol=1e-9, atol=0) for one, two in zip(*forms, strict=True))
     )
+
+
+def _unit(phase: Phase) -> float:
+    """Return the standard deviation of the noise on a sum of rewards."""
+    return phase.noise.standard_deviation * phase.pulls[0]
+
+
+def _crossing(phase: Phase, normal: FloatArray, extra: float, instance: Instance) -> float:
+    """Return a bound of the chance that up to `extra` times as many pulls use up a lead D.
+
+    It is the largest density of D, tilted by exp(-tilt D), times a bound of the mean of
+    max(exp(-tilt S) - 1, 0) / tilt, S what the pulls add; without a tilt that is max(-S, 0).
+    """
+    arms, weights = len(phase.pulled), np.append(normal @ phase.release, normal)
+    terms = independent_terms(phase, instance)
+    lead = {k: terms[k].times(float(weights[k])) for k in np.flatnonzero(weights).tolist()}
+    mean = sum(term.mean for term in lead.values())
+    deviation = math.hypot(*(term.deviation for term in lead.values()))
+    tilt = max(mean, deviation / 10) / deviation**2
+    tilt = min(tilt, 0.4 * min(term.limit for term in lead.values()))
+    coarsest = max(term.deviation for k, term in lead.items() if k >= arms)
+    t = np.geomspace(0.01 / deviation, 1000 / coarsest, _NODES)
+    added, size = np.zeros(2), np.full(_NODES + 1, -tilt * mean)
+    for k, term in lead.items():
+        logs = term.log_mgf(np.append([-2 * tilt, -tilt], -tilt + 1j * t)).real
+        if k < arms:
+            added += extra * (logs[:2] - tilt * term.mean * np.array([2, 1]))
+            # What is known is that its modulus falls up to here.
+            low, high = instance.laws[phase.pulled[k]].support
+            falls = t * abs(weights[k]) * (high - low) <= math.pi * phase.pulls[k]
+            logs[2:] = np.where(falls, logs[2:], logs[1])
+        size += logs[1:]
+    # The larger of two neighbours bounds what is between.
+    size = np.exp(np.append(size, size[-1]))
+    density = np.diff(t, prepend=0.0, append=3 * t[-1]) @ np.maximum(size[:-1], size[1:]) / math.pi
+    twice, once = added
+    with np.errstate(over="ignore"):
+        growth, rise = np.exp(max(once, 0.0)), np.expm1(once)
+        spread = growth * np.sqrt(np.expm1(max(twice - 2 * once, 0.0)))
+    return float(density * growth * (np.hypot(spread, rise) + rise) / 2 / tilt)
