@@ -132,8 +132,8 @@ def _least_squares(
     """
     if not support.size:
         return coordinates
-    triangle = linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="economic")[1]
-    moments = np.linalg.solve(triangle, np.linalg.solve(triangle.T, coordinates.T))
+    triangle = np.linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="r")
+    moments = linalg.lapack.dpotrs(triangle, coordinates.T)[0]  # W = triangle' triangle
     columns = np.abs(edges).max(axis=0)
     edges = edges / columns
     rows = np.abs(edges).max(axis=1, keepdims=True)

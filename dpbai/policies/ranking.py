@@ -77,12 +77,12 @@ class Ranking:
         if self.keep == self.arms:
             return everyone, np.ones((self.arms, trials), dtype=np.bool_)
         few = trials < _MANY_TRIALS or self.arms < _MANY_ARMS
-        compared = everyone if few else self._contenders
+        compared, decoder = (everyone, self.decoder) if few else self._contenders
         columns = np.ascontiguousarray(released.T)
-        estimates = columns if self.decoder is None else self.decoder[compared] @ columns
+        estimates = columns if decoder is None else decoder @ columns
         sizes = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + self.reach
-        if self.decoder is not None:
-            sizes = np.abs(self.decoder[compared]) @ sizes
+        if decoder is not None:
+            sizes = np.abs(decoder) @ sizes
         # Beyond this distance there is no tie, whatever the exact sizes; nor with an arm that was
         # left out, which lags behind by a share `_NEAR`, or more, of what a vertex does.
         margin = 2 * ROUNDING / _NEAR * sizes.max()
@@ -109,10 +109,13 @@ class Ranking:
         return np.argpartition(-order, self.keep - 1, axis=1)[:, : self.keep]
 
     @cached_property
-    def _contenders(self) -> IntArray:
-        """The arms that may come first with 1 or 2 coordinates: vertices, and all near them."""
+    def _contenders(self) -> tuple[IntArray, FloatArray | None]:
+        """The arms that may come first, and their rows of the decoder.
+
+        With 1 or 2 coordinates these are vertices, and all near them.
+        """
         if self.keep > 1 or self.decoder is None or self.decoder.shape[1] not in (1, 2):
-            return np.arange(self.arms)
+            return np.arange(self.arms), self.decoder
         points = np.pad(self.decoder, ((0, 0), (0, 2 - self.decoder.shape[1])))
         order = np.lexsort(points.T).tolist()
         x, y = points.T.tolist()
@@ -128,7 +131,8 @@ class Ranking:
                 chain.append(k)
             vertices += chain
         near = [alike(self.decoder, row, within=_NEAR) for row in set(vertices)]
-        return np.flatnonzero(np.any(near, axis=0))
+        some = np.flatnonzero(np.any(near, axis=0))
+        return some, self.decoder[some]
 
 
 def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArray:
