@@ -21,7 +21,7 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 
-_REFRESH = 50
+_REFRESH = 10
 _MAX_STEPS = 100_000
 _ILL_CONDITIONED = 1e3
 _CORRECTIONS = 3
@@ -158,31 +158,31 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
                 weights = _newton(vectors, weights)
             inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
             variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
-        gain = int(np.argmax(variances))
+        gain = int(variances.argmax())
         if variances[gain] <= rank * (1 + tolerance):
             if _variances(vectors, weights).max() <= rank * (1 + tolerance):
                 return weights
             if step % _REFRESH == 0:
                 break
-        support = np.flatnonzero(weights)
-        lose = int(support[np.argmin(variances[support])])
-        covariance = float(vectors[lose] @ inverse @ vectors[gain])
-        spread = variances[gain] * variances[lose] - covariance**2
-        excess = variances[gain] - variances[lose]
-        amount = weights[lose]
-        if 2 * amount * spread > excess:
-            amount = excess / (2 * spread)
+        lose = int(np.where(weights > 0, variances, np.inf).argmin())
+        pair = vectors[[gain, lose]]
+        columns = inverse @ pair.T
+        (more, shared), (_, less) = (pair @ columns).tolist()
+        spread = more * less - shared**2
+        amount = float(weights[lose])
+        if 2 * amount * spread > more - less:
+            amount = (more - less) / (2 * spread)
         if not amount > 0:
             break
         weights[gain] += amount
         weights[lose] = 0.0 if amount == weights[lose] else weights[lose] - amount
-        # det V grows by the factor 1 + amount excess - amount^2 spread (matrix determinant lemma);
-        # the inverse follows by two rank-one corrections, and the variances with it.
-        for sign, arm in ((1.0, gain), (-1.0, lose)):
-            column = inverse @ vectors[arm]
-            factor = sign * amount / (1 + sign * amount * float(vectors[arm] @ column))
-            inverse -= factor * np.outer(column, column)
-            variances -= factor * (vectors @ column) ** 2
+        # det V grows by the factor 1 + amount (more - less) - amount^2 spread (matrix determinant
+        # lemma); the inverse follows by a correction of rank two, and the variances with it.
+        up, down, cross = 1 + amount * more, 1 - amount * less, amount * shared
+        correction = np.array([[down, cross], [cross, -up]]) * (amount / (up * down + cross**2))
+        inverse -= columns @ correction @ columns.T
+        moves = columns.T @ vectors.T
+        variances -= (correction @ moves * moves).sum(axis=0)
     raise RuntimeError(f"no design within tolerance {tolerance} was found; try a larger one")
 
 
