@@ -9,7 +9,7 @@ basis may be smaller, its coordinates are as good. `certified` says which of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from math import comb
 
 import numpy as np
@@ -164,8 +164,8 @@ def _best_subset(vectors: FloatArray) -> IntArray:
     subsets = combinations(range(arms), dimension)
     size = max(1, _BATCH_ENTRIES // dimension**2)
     best, best_value = np.arange(dimension), -np.inf
-    while batch := list(islice(subsets, size)):
-        rows = np.array(batch)
+    while (batch := np.fromiter(chain.from_iterable(islice(subsets, size)), np.int64)).size:
+        rows = batch.reshape(-1, dimension)
         values = np.linalg.slogdet(unit[rows])[1] + log_norms[rows].sum(axis=1)
         largest = values.max()
         if largest > best_value + _TIE or best_value == -np.inf:
