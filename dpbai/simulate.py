@@ -25,6 +25,7 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
+from dpbai.noise import Noise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, path_after, planned, remembers
 
@@ -212,6 +213,7 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
     reached, spent = {start: [np.empty((trials, 0))]}, {start: 0}
     recommended = np.zeros(arms, dtype=np.int64)
     index, pulls, epsilon, delta = 0, 0, 0.0, 0.0
+    told: tuple[Noise, tuple[int, ...]] | None = None
     while reached:
         index += 1
         groups = []
@@ -223,8 +225,10 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
             phase = planned(policy, index, active, spent=spent[past, active], past=past)
             cost = spent[past, active] + phase.cost
             groups.append(_Group(phase, past, cost, np.concatenate(parts)))
-            epsilon = max(epsilon, phase.loss(instance.reward_bound))
-            delta = max(delta, phase.noise.delta)
+            if phase.release_matrix is not None or told != (phase.noise, phase.pulls):
+                told = phase.noise, phase.pulls  # most plans of a phase lose the same
+                epsilon = max(epsilon, phase.loss(instance.reward_bound))
+                delta = max(delta, phase.noise.delta)
         reached, spent = {}, {}
         for batch in _batches(groups):
             for group, active, released in _run(batch, instance, rng, remembers(policy)):
