@@ -108,7 +108,7 @@ class Simulation:
         ValueError
             If `level` lies outside (0, 1) or `method` is none of these.
         """
-        _check.proportion(level, "level")
+        level = _check.proportion(level, "level")
         _check.non_negative(within, "within")
         _check.choice(method, "method", get_args(IntervalMethod))
         near = round(self.within(within) * self.trials)
