@@ -5,13 +5,12 @@ here believes what a policy says of itself: a loss is computed from a plan's rel
 Nothing here executes a plan on real rewards, or knows how good its answers are.
 """
 
-from dpbai.privacy.audit import Audit, pull_audit
+from dpbai.privacy.audit import Audit, TableGrid
 from dpbai.privacy.certificate import Certificate, Mechanism, certificate, certify
 from dpbai.privacy.exact_audit import exact_audit
 from dpbai.privacy.monte_carlo_audit import LowerBound, monte_carlo_audit, run_on_table
-from dpbai.privacy.pull_by_pull import PullByPull
+from dpbai.privacy.pull_by_pull import PullByPull, pull_audit
 from dpbai.privacy.survivors import log_survival
-from dpbai.privacy.tables import TableGrid
 
 __all__ = [
     "Audit",

@@ -1,9 +1,14 @@
-"""What the output of a policy gives away, when its law is known on every table of a grid."""
+"""What outputs give away when their law is known on every reward table of a grid.
+
+A table holds the reward of each arm at each index: of its n-th pull, or of time t for the dual
+decision maker. Audits go through all tables of two rewards, low and high, on a grid. Where the
+order of some rewards cannot matter, because they are summed, the grid counts the high ones only.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,16 +16,97 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.policies.pull import Output, PullPolicy, output_law
-from dpbai.privacy.tables import Table, TableGrid
+
+Table = tuple[tuple[float, ...], ...]
+"""The rewards of each arm; rows may differ in length."""
+
+Entry = tuple[int, int]
+"""An arm, and the index of a reward in its row, both from 0."""
 
 LARGEST_WORK = 5e8
 """How many numbers an audit may compute, which takes about a minute or two."""
 
-_HISTORY = 200.0  # to go on with a history takes as long as to compute so many numbers
-
 LARGEST_MEMORY = 2.0**28
 """How many numbers it may hold at once, 2 GiB."""
+
+
+@dataclass(frozen=True)
+class TableGrid:
+    """All reward tables with entries low and high, up to order within blocks of rewards.
+
+    Parameters
+    ----------
+    blocks : sequence of sequences of (arm, index)
+        Each entry of the table in one block. A block of n rewards is one axis of the grid, with
+        n + 1 steps: at step k its first k rewards are high.
+    rewards : (float, float), default (0, 1)
+        The low and the high reward.
+    arms : int, default 0
+        Tables have at least so many rows; those of arms that are in no block are empty.
+    """
+
+    blocks: tuple[tuple[Entry, ...], ...]
+    rewards: tuple[float, float] = (0.0, 1.0)
+    arms: int = 0
+
+    @classmethod
+    def full(cls, arms: int, budget: int) -> TableGrid:
+        """Return the grid of all 2^(K T) tables, each entry a block of its own."""
+        return cls(tuple(((arm, index),) for index in range(budget) for arm in range(arms)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Steps of each axis."""
+        return tuple(len(block) + 1 for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        """The number of tables."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def steps(self) -> IntArray:
+        """How many rewards of each block are high, shape (size, blocks)."""
+        return np.indices(self.shape).reshape(len(self.blocks), -1).T
+
+    def table(self, position: int) -> Table:
+        """Return the table at a position of the grid, 0 to size - 1."""
+        low, high = self.rewards
+        steps = np.unravel_index(position, self.shape)
+        entries = sorted(
+            (*entry, high if rank < step else low)
+            for block, step in zip(self.blocks, steps, strict=True)
+            for rank, entry in enumerate(block)
+        )
+        arms = max(self.arms, *(arm + 1 for arm, *_ in entries), 0)
+        return tuple(tuple(value for at, _, value in entries if at == arm) for arm in range(arms))
+
+    def neighbours(self) -> IntArray:
+        """Return the pairs of tables that differ in one reward, shape (pairs, 2)."""
+        axes = [[axis] for axis in range(len(self.blocks))]
+        return self._pairs(axes, lambda count: (np.arange(count - 1), np.arange(1, count)))
+
+    def column_neighbours(self) -> IntArray:
+        """Return the pairs that differ in rewards of one index, of any arms (table-DP).
+
+        Meant for `full` grids, where each entry is a block of its own.
+        """
+        columns: dict[int, list[int]] = {}
+        for axis, ((_, index),) in enumerate(self.blocks):
+            columns.setdefault(index, []).append(axis)
+        return self._pairs(columns.values(), lambda count: np.triu_indices(count, 1))
+
+    def _pairs(
+        self, groups: Iterable[list[int]], chosen: Callable[[int], tuple[IntArray, IntArray]]
+    ) -> IntArray:
+        """Return pairs of tables that differ along the axes of one group, in the steps chosen."""
+        positions = np.arange(self.size).reshape(self.shape)
+        pairs = [np.empty((0, 2), dtype=np.int64)]
+        for axes in groups:
+            count = math.prod(self.shape[axis] for axis in axes)
+            lines = np.moveaxis(positions, axes, range(len(axes))).reshape(count, -1)
+            pairs.append(lines[np.array(chosen(count))].reshape(2, -1).T)
+        return np.concatenate(pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +138,8 @@ class Audit:
             first, second = values[self.pairs.T]
             with np.errstate(invalid="ignore"):
                 ratios = np.where(first == second, 0.0, first - second)
-            if not ratios.size:
-                continue
-            at = int(np.argmax(np.abs(ratios)))
-            if abs(ratios[at]) > worst[0]:
+            if np.abs(ratios).max(initial=worst[0]) > worst[0]:
+                at = int(np.argmax(np.abs(ratios)))
                 pair = self.pairs[at] if ratios[at] > 0 else self.pairs[at][::-1]
                 worst = (float(abs(ratios[at])), output, pair)
         return worst
@@ -125,44 +209,3 @@ def check_grid(
     tables = math.prod(map(float, grid.shape))
     pairs = tables * (neighbours or 2 * len(grid.blocks)) / 2
     check_work(computed=computed + pairs * outputs, held=6 * pairs + 2 * tables * outputs)
-
-
-def pull_audit(
-    policy: PullPolicy, *, neighbours: str = "reward", time_indexed: bool = False
-) -> Audit:
-    """Return the exact audit of a policy that chooses pull by pull, on all tables of 0 and 1.
-
-    Parameters
-    ----------
-    policy : PullPolicy
-        For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
-    neighbours : {"reward", "column"}
-        Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
-        arms at one index (the definition of table-DP).
-    time_indexed : bool, default False
-        Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
-        of that of the n-th pull of the arm.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `policy` is no such policy, `neighbours` is none of these, or it would take too long.
-    """
-    _check.kind(policy, "policy", PullPolicy)
-    _check.choice(neighbours, "neighbours", ("reward", "column"))
-    grid = TableGrid.full(policy.arms, policy.budget)
-    alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
-    check_grid(grid, outputs=1, neighbours=alike)
-    laws: list[dict[Output, float]] = []
-    histories = 0
-    for position in range(grid.size):
-        laws.append(output_law(policy, grid.table(position), time_indexed=time_indexed))
-        histories += len(laws[-1]) * policy.budget
-        check_work(computed=histories / len(laws) * grid.size * _HISTORY)
-    outputs = tuple(sorted(set().union(*laws)))
-    check_grid(grid, outputs=len(outputs), neighbours=alike)
-    probabilities = np.array([[law.get(output, 0.0) for law in laws] for output in outputs])
-    with np.errstate(divide="ignore"):
-        log_probabilities = np.log(probabilities)
-    pairs = grid.neighbours() if neighbours == "reward" else grid.column_neighbours()
-    return Audit(outputs, log_probabilities, grid, pairs)

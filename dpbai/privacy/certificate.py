@@ -201,10 +201,6 @@ def certificate(
         statistic that is rounded once to doubles, as a `Session` does. By default all numbers are
         real.
 
-    Returns
-    -------
-    Certificate
-
     Raises
     ------
     ValueError
@@ -337,12 +333,12 @@ def _moves(
 
 def _told(value: float) -> str:
     """Return a value in six digits, and the rest if that is rounding; never less than it is."""
-    if math.isinf(value):
-        return "inf"
     nearest = float(f"{value:.6g}")
-    if 0 < value - nearest < _ROUNDING * nearest:
+    if not value > nearest:
+        return f"{nearest:g}"
+    if value - nearest < _ROUNDING * nearest:
         return f"{nearest:g} + {_ceiling(value - nearest, 2)} (rounding)"
-    return f"{nearest:g}" if nearest >= value else _ceiling(value, 6)
+    return _ceiling(value, 6)
 
 
 def _ceiling(value: float, digits: int) -> str:

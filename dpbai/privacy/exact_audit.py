@@ -18,10 +18,9 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import remembers
-from dpbai.privacy.audit import Audit, check_grid, check_work
+from dpbai.privacy.audit import Audit, Entry, TableGrid, check_grid, check_work
 from dpbai.privacy.plans import Reads, Stage, Transcript
 from dpbai.privacy.survivors import BLOCK, Survivors, log_joint_survival, survival_work
-from dpbai.privacy.tables import Entry, TableGrid
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
 

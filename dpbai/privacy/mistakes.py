@@ -19,12 +19,11 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.noise import Laplace
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of
-from dpbai.privacy.audit import Audit, check_grid, check_work
+from dpbai.privacy.audit import Audit, TableGrid, check_grid, check_work
 from dpbai.privacy.exact_audit import audited, blocks_of
 from dpbai.privacy.monte_carlo_audit import RewardTable, Run, runs_from
 from dpbai.privacy.plans import Reads, Stage, Transcript
 from dpbai.privacy.survivors import rule
-from dpbai.privacy.tables import TableGrid
 
 MISTAKES = ("none", "shared noise", "reused noise", "reused samples")
 

@@ -23,6 +23,7 @@ from dpbai.privacy.survivors import sorted_rows
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
+Pair = tuple[RewardTable, RewardTable]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class LowerBound:
 
 def monte_carlo_audit(
     policy: Policy,
-    tables: tuple[RewardTable, RewardTable] | None = None,
+    tables: Pair | None = None,
     *,
     trials: int,
     delta: float = 0.0,
@@ -83,10 +84,6 @@ def monte_carlo_audit(
     run : callable, default `run_on_table`
         What executes the policy: `run(policy, table, trials, rng)` counts transcripts. Pass another
         engine to audit it rather than the plans.
-
-    Returns
-    -------
-    LowerBound
 
     Raises
     ------
@@ -165,7 +162,7 @@ def runs_from(
     return ended
 
 
-def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
+def _default_tables(policy: Policy) -> Pair:
     first = Stage.first(policy)
     nothing, once = np.zeros(policy.budget), np.zeros(policy.budget)
     once[0] = 1
@@ -174,9 +171,7 @@ def _default_tables(policy: Policy) -> tuple[RewardTable, RewardTable]:
     return tables
 
 
-def _checked_tables(
-    policy: Policy, tables: tuple[RewardTable, RewardTable]
-) -> tuple[RewardTable, RewardTable]:
+def _checked_tables(policy: Policy, tables: Pair) -> Pair:
     """Return the tables, if they are neighbours; the message repeats no reward."""
     first, second = (_rows(table, arms_of(policy)) for table in _check.sequence(tables, "tables"))
     if [row.shape for row in first] != [row.shape for row in second]:

@@ -1,4 +1,7 @@
-"""An elimination policy as the paper's definitions see it: one pull at a time."""
+"""Policies as the paper's definitions see them, one pull at a time: their audit, on all tables.
+
+An elimination policy is one of them too.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,56 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.policies import Policy
 from dpbai.policies.phase import arms_of
-from dpbai.policies.pull import History
+from dpbai.policies.pull import History, Output, PullPolicy, output_law
+from dpbai.privacy.audit import Audit, TableGrid, check_grid, check_work
 from dpbai.privacy.plans import Stage
 from dpbai.privacy.survivors import log_survival
+
+_HISTORY = 200.0  # to go on with a history takes as long as to compute so many numbers
+
+
+def pull_audit(
+    policy: PullPolicy, *, neighbours: str = "reward", time_indexed: bool = False
+) -> Audit:
+    """Return the exact audit of a policy that chooses pull by pull, on all tables of 0 and 1.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
+    neighbours : {"reward", "column"}
+        Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
+        arms at one index (the definition of table-DP).
+    time_indexed : bool, default False
+        Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
+        of that of the n-th pull of the arm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `policy` is no such policy, `neighbours` is none of these, or it would take too long.
+    """
+    _check.kind(policy, "policy", PullPolicy)
+    _check.choice(neighbours, "neighbours", ("reward", "column"))
+    grid = TableGrid.full(policy.arms, policy.budget)
+    alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
+    check_grid(grid, outputs=1, neighbours=alike)
+    laws: list[dict[Output, float]] = []
+    histories = 0
+    for position in range(grid.size):
+        laws.append(output_law(policy, grid.table(position), time_indexed=time_indexed))
+        histories += len(laws[-1]) * policy.budget
+        check_work(computed=histories / len(laws) * grid.size * _HISTORY)
+    outputs = tuple(sorted(set().union(*laws)))
+    check_grid(grid, outputs=len(outputs), neighbours=alike)
+    with np.errstate(divide="ignore"):
+        log_probabilities = np.log([[law.get(output, 0.0) for law in laws] for output in outputs])
+    pairs = grid.neighbours() if neighbours == "reward" else grid.column_neighbours()
+    return Audit(outputs, log_probabilities, grid, pairs)
 
 
 @dataclass(frozen=True, eq=False)
