@@ -142,15 +142,19 @@ class Rehearsal:
         covariance = covariances[active[:, None], active]
         for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
             size = len(active)
-            each = pulls / size
-            observed = np.eye(size) if size > 2 else np.array([[1.0, -1.0]])
-            variance = (1 if size > 2 else 2) / (4 * each) + self.fee / (4 * each**2)
-            for row, error in zip(observed, normal, strict=False):  # one after the other
-                shared = np.tensordot(row, covariance, 1)
-                gain = shared / (row @ shared + variance)
-                seen = row @ (means - estimates) + np.sqrt(variance) * error[:runs]
-                estimates = estimates + gain * seen
-                covariance = covariance - gain[:, None] * shared
+            each, observed = pulls / size, size if size > 2 else 1
+            variance = size / observed / (4 * each) + self.fee / (4 * each**2)
+            if observed == 1:  # of two arms their difference
+                covariance = covariance - covariance[1]
+                covariance = covariance - covariance[:, 1:]
+                estimates, means = estimates - estimates[1], means - means[1]
+            errors = means + np.sqrt(variance) * normal[:size, :runs]
+            for row in range(observed):
+                shared = covariance[row]
+                gain = shared / (shared[row] + variance)
+                estimates = estimates + gain * (errors[row] - estimates[row])
+                needed = slice(0 if keep > 1 else row + 1, None)
+                covariance[needed] -= gain[needed, None] * shared
             kept = _largest(estimates.T, keep).T
             active, estimates, means = (
                 np.take_along_axis(values, kept, axis=0) for values in (active, estimates, means)
