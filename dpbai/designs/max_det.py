@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.designs.scaling import balancings, pivots, span_coordinates, unit_rows
+from dpbai.designs.scaling import balancings, pivots, span_coordinates
 
 MAX_SUBSETS = 10**6
 _BATCH_ENTRIES = 2**20
@@ -157,20 +157,15 @@ def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
 def _best_subset(vectors: FloatArray) -> IntArray:
     """Compare all subsets in batches, in lexicographic order; a later one must be truly larger."""
     arms, dimension = vectors.shape
-    norms = np.linalg.norm(vectors, axis=1)
-    with np.errstate(divide="ignore"):
-        log_norms = np.log(norms)
-    unit = unit_rows(vectors)
-    subsets = combinations(range(arms), dimension)
-    size = max(1, _BATCH_ENTRIES // dimension**2)
-    best, best_value = np.arange(dimension), -np.inf
-    while (batch := np.fromiter(chain.from_iterable(islice(subsets, size)), np.int64)).size:
-        rows = batch.reshape(-1, dimension)
-        values = np.linalg.slogdet(unit[rows])[1] + log_norms[rows].sum(axis=1)
+    subsets = chain.from_iterable(combinations(range(arms), dimension))
+    size = max(1, _BATCH_ENTRIES // dimension**2) * dimension
+    best, best_value = np.arange(dimension), 0.0
+    while (entries := np.fromiter(islice(subsets, size), np.int64)).size:
+        rows = entries.reshape(-1, dimension)
+        values = np.abs(np.linalg.det(vectors[rows]))
         largest = values.max()
-        if largest > best_value + _TIE or best_value == -np.inf:
-            first = int(np.argmax(values >= largest - _TIE))
-            best, best_value = rows[first], largest
+        if largest > best_value * (1 + _TIE):
+            best, best_value = rows[int(np.argmax(values >= largest * (1 - _TIE)))], largest
     return best
 
 
