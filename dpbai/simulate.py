@@ -28,6 +28,7 @@ from dpbai.instance import Instance
 from dpbai.noise import Noise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, path_after, planned, remembers
+from dpbai.policies.ranking import sorted_rows
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 
@@ -274,11 +275,13 @@ def _run(
                 if count:
                     yield group, (arm,), np.empty((count, 0))
             continue
-        went_on: dict[tuple[int, ...], list[int]] = {}
-        for trial, kept in enumerate(map(tuple, phase.survivors(released, rng).tolist())):
-            went_on.setdefault(kept, []).append(trial)
-        for kept, which in sorted(went_on.items()):
-            yield group, kept, released[which] if remember else np.empty((len(which), 0))
+        survivors = phase.survivors(released, rng)
+        order, begins = sorted_rows(survivors)
+        starts = np.flatnonzero(begins)
+        ends = [*starts[1:].tolist(), len(order)]
+        for kept, start, end in zip(survivors[order[starts]].tolist(), starts, ends, strict=True):
+            which = order[start:end]
+            yield group, tuple(kept), released[which] if remember else np.empty((end - start, 0))
 
 
 def _empirical_means(

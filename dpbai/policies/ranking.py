@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,3 +143,13 @@ def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArr
     sizes = np.abs(scaled).sum(axis=1)
     distance = np.abs(scaled - scaled[row]).sum(axis=1)
     return np.asarray(distance <= within * (sizes + sizes[row]))
+
+
+def sorted_rows(rows: NDArray[Any]) -> tuple[IntArray, BoolArray]:
+    """Return an order that sorts rows, and where in it a row begins that is not the one before.
+
+    `np.unique` takes ten times as long.
+    """
+    order = np.lexsort((*rows.T[::-1], np.zeros(len(rows))))
+    differ = (np.diff(rows[order], axis=0) != 0).any(axis=1)
+    return order, np.insert(differ, 0, values=True)

@@ -18,8 +18,8 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, remembers
+from dpbai.policies.ranking import sorted_rows
 from dpbai.privacy.plans import Stage, Transcript
-from dpbai.privacy.survivors import sorted_rows
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
