@@ -1,7 +1,8 @@
 """Problem instances: arms with known features, and rewards with linear means (Sec. 2).
 
 An instance knows the truth that a policy must find out: theta, the means, the best arm. Policies
-get nothing of it but the features.
+get nothing of it but the features. An argument outside the range that is stated for it is a
+`ValueError`.
 """
 
 from __future__ import annotations
@@ -159,19 +160,11 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
         The second features omega_i of arms 3..29, in [0, 0.8]; drawn uniformly when left out.
     seed : int, SeedSequence or Generator, default 0
         Where omega comes from when it is drawn.
-
-    Raises
-    ------
-    ValueError
-        If `omega` has another length or leaves [0, 0.8].
     """
     rng = _check.generator(seed)
-    if omega is None:
-        values = rng.uniform(0, 0.8, 27)
-    else:
-        values = _check.vector(omega, "omega", 27)
-        if not ((values >= 0) & (values <= 0.8)).all():
-            raise ValueError("omega must lie in [0, 0.8]")
+    values = _check.vector(rng.uniform(0, 0.8, 27) if omega is None else omega, "omega", 27)
+    if not ((values >= 0) & (values <= 0.8)).all():
+        raise ValueError("omega must lie in [0, 0.8]")
     named = np.array([[0, 1], [0, 0.9], [10, 0]])
     features = np.vstack([named, np.column_stack([np.ones(27), values])])
     return Instance(features, np.array([0.045, 0.5]))
@@ -191,11 +184,6 @@ def two_armed(
     means : {"printed", "in-range"}
         "printed": means 0.5 + gap and 0.5, so that uniform rewards reach 1 + 2 gap, outside the
         model of the paper. "in-range": means 0.5 and 0.5 - gap, with rewards in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     lengths = f"[{_SHORTEST}, {_LONGEST}]"
     x, y = _check.number(x, "x", lengths), _check.number(y, "y", lengths)
@@ -207,13 +195,7 @@ def two_armed(
 
 
 def hard_gammas(arms: int, gamma1: float) -> FloatArray:
-    """Return gamma_1, ..., gamma_K of the hard instances, gamma_i = gamma_1 K^(i - 1).
-
-    Raises
-    ------
-    ValueError
-        As for `hard_instances`, but any positive `gamma1` in its range will do.
-    """
+    """Return gamma_1, ..., gamma_K of `hard_instances`; any `gamma1` in its range will do."""
     arms = _check.whole(arms, "arms", least=4)
     gamma1 = _check.number(gamma1, "gamma1", f"(0, {float(arms) ** -float(arms + 2)})")
     return np.asarray(gamma1 * float(arms) ** np.arange(arms))
@@ -236,8 +218,8 @@ def hard_instances(arms: int, gamma1: float) -> list[Instance]:
     Raises
     ------
     ValueError
-        If an argument is out of range, or double precision cannot tell 1/2 - gamma1 from 1/2 to
-        within a thousandth of gamma1: beyond 11 arms it never can.
+        If double precision cannot tell 1/2 - gamma1 from 1/2 to within a thousandth of gamma1:
+        beyond 11 arms it never can.
     """
     gammas = hard_gammas(arms, gamma1)
     if gamma1 < 2.0**-40:
@@ -245,10 +227,5 @@ def hard_instances(arms: int, gamma1: float) -> list[Instance]:
             f"gamma1 must be at least 2^-40 for means 1/2 - gamma1 in double precision, "
             f"got {gamma1}"
         )
-    instances = []
-    for best in range(arms + 1):
-        means = 0.5 - gammas
-        if best:
-            means[best - 1] = 0.5 + gammas[best - 1]
-        instances.append(Instance(np.eye(arms), means, rewards=Bernoulli))
-    return instances
+    signs = np.vstack([np.ones(arms), 1 - 2 * np.eye(arms)])
+    return [Instance(np.eye(arms), 0.5 - row * gammas, rewards=Bernoulli) for row in signs]

@@ -7,7 +7,7 @@ bounded by Hoeffding's lemma. So a difference beyond `limits` speaks against lin
 means are.
 
 The second phase may be one of the run, or a `holdout` of arms that the run would not pull. The
-paper has no such check.
+paper has no such check. An argument outside the range that is stated for it is a `ValueError`.
 """
 
 from __future__ import annotations
@@ -72,11 +72,6 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
     -------
     Phase
         With one released coordinate per arm; `dpbai.session.release` releases it.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     arms = _check.active_set(arms, _check.LARGEST_COUNT, "arms")
     pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
@@ -113,8 +108,8 @@ def misfit(
     Raises
     ------
     ValueError
-        If an argument is out of range, a release has not as many numbers as its phase has
-        coordinates, or the phases have no arm in common.
+        If a release has not as many numbers as its phase has coordinates, or the phases have no arm
+        in common.
 
     Notes
     -----
@@ -125,20 +120,14 @@ def misfit(
     """
     threshold = limits(first, second, level=level, candidates=candidates)
     arms = _common(first, second)
-    estimates = []
-    for phase, statistic, name in (
-        (first, released, "released"),
-        (second, released_again, "released_again"),
-    ):
-        values = _check.vector(statistic, name)
-        if values.size != phase.coordinates:
-            raise ValueError(
-                f"{name} must hold {phase.coordinates} numbers, one for each coordinate of its "
-                f"phase, got {values.size}"
-            )
-        rows = [phase.active.index(arm) for arm in arms]
-        estimates.append(phase.estimates(values)[rows])
-    return Misfit(arms, estimates[1] - estimates[0], threshold)
+    estimate, again = (
+        phase.estimates(_check.vector(values, name, phase.coordinates))[_rows(phase, arms)]
+        for phase, values, name in (
+            (first, released, "released"),
+            (second, released_again, "released_again"),
+        )
+    )
+    return Misfit(arms, again - estimate, threshold)
 
 
 def limits(
@@ -168,7 +157,7 @@ def limits(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the phases have no arm in common.
+        If the phases have no arm in common.
 
     Notes
     -----
@@ -182,26 +171,21 @@ def limits(
         len(arms) if candidates is None else candidates, "candidates", least=len(arms)
     )
     log_odds = math.log(2 * candidates / level)
-    parts = [_parts(phase, arms) for phase in (first, second)]
-    sampling = sum(variance for variance, _ in parts)
-    noises = [(phase.noise, rows) for phase, (_, rows) in zip((first, second), parts, strict=True)]
-    # The minimum lies below that of Gaussian terms of the same variances, and below the pole of
-    # Laplace noise.
-    spread = sampling + sum(
-        noise.standard_deviation**2 * (rows**2).sum(1) for noise, rows in noises
-    )
-    known = spread == 0
-    high = np.sqrt(2 * log_odds / np.where(known, 1.0, spread))
-    for noise, rows in noises:
-        if isinstance(noise, Laplace):
-            with np.errstate(divide="ignore"):
-                high = np.minimum(high, (1 - 1e-12) / (noise.scale * np.abs(rows).max(axis=1)))
+    terms = [(phase, phase.decoder[_rows(phase, arms)]) for phase in (first, second)]
+    sampling, noise = np.zeros(len(arms)), np.zeros(len(arms))
+    for phase, decoder in terms:
+        sampling += _VARIANCE * ((decoder @ phase.release) ** 2 / phase.pulls).sum(axis=1)
+        noise += phase.noise.standard_deviation**2 * (decoder**2).sum(axis=1)
+    known = sampling + noise == 0
+    # The minimum lies below that of Gaussian terms of the same variances.
+    high = np.sqrt(2 * log_odds / np.where(known, 1.0, sampling + noise))
 
     def height(t: FloatArray) -> FloatArray:
         exponent = sampling * t**2 / 2 + log_odds
-        for noise, rows in noises:
-            transform = noise.characteristic_function(-1j * t[..., None] * rows)
-            exponent = exponent + np.log(transform.real).sum(axis=-1)
+        for phase, decoder in terms:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                moment = phase.noise.characteristic_function(-1j * t[..., None] * decoder).real
+            exponent += np.log(np.where(moment > 0, moment, np.inf)).sum(axis=-1)  # past a pole
         return np.asarray(exponent / t)
 
     everywhere = np.arange(len(arms))
@@ -225,8 +209,5 @@ def _common(first: Phase, second: Phase) -> tuple[int, ...]:
     return arms
 
 
-def _parts(phase: Phase, arms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on the sampling variance of estimates of `arms`, and weights of the noise."""
-    rows = phase.decoder[[phase.active.index(arm) for arm in arms]]
-    weights = rows @ phase.release
-    return (weights**2 / np.array(phase.pulls)).sum(axis=1) * _VARIANCE, rows
+def _rows(phase: Phase, arms: tuple[int, ...]) -> list[int]:
+    return [phase.active.index(arm) for arm in arms]

@@ -5,7 +5,8 @@ costs what a run of a thousand does. Trials are exchangeable: what matters of th
 how many went on with which active set. So all trials that share an active set share one plan and
 are one array operation; where a phase splits them over many active sets, the sums of each arm are
 still drawn for all of them at once. Where a policy remembers, trials share a plan if they share the
-path of active sets, and what each released goes with it.
+path of active sets, and what each released goes with it. An argument outside the range that is
+stated for it is a `ValueError`.
 """
 
 from __future__ import annotations
@@ -103,11 +104,6 @@ class Simulation:
             Wilson's, or that of Clopper and Pearson, which covers at least as often as it says.
         within : float, default 0
             How far below the best the recommended arm may be to be a success.
-
-        Raises
-        ------
-        ValueError
-            If `level` lies outside (0, 1) or `method` is none of these.
         """
         level = _check.proportion(level, "level")
         _check.non_negative(within, "within")
@@ -300,7 +296,6 @@ def _empirical_means(
     for phase, count in plans:
         rows = []
         for key in zip(phase.pulled, phase.pulls, strict=True):
-            start = used[key]
-            used[key] = start + count
-            rows.append(means[key][start : start + count])
+            used[key] += count
+            rows.append(means[key][used[key] - count : used[key]])
         yield np.array(rows).reshape(-1, count).T

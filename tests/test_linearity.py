@@ -135,9 +135,9 @@ def test_bad_input_is_named() -> None:
     first = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1).phase(1, range(60))
     second = linearity.holdout([3, 40], pulls=70, epsilon=1)
     good = np.zeros(6)
-    with pytest.raises(ValueError, match="released must hold 6 numbers"):
+    with pytest.raises(ValueError, match=r"released must have shape \(6,\)"):
         linearity.misfit(first, np.zeros(5), second, np.zeros(2))
-    with pytest.raises(ValueError, match="released_again must hold 2 numbers"):
+    with pytest.raises(ValueError, match=r"released_again must have shape \(2,\)"):
         linearity.misfit(first, good, second, np.zeros(3))
     with pytest.raises(ValueError, match="released must be finite"):
         linearity.misfit(first, np.full(6, np.nan), second, np.zeros(2))

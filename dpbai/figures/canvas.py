@@ -113,14 +113,9 @@ def _slim(text: str) -> str:
 
 def _rounded(attribute: re.Match[str]) -> str:
     """Return an attribute with coordinates in hundredths of a point, and scales as they are."""
-    digits = re.sub(
-        r"(?<![\d.(])-?\d+\.\d{3,}|(?<=translate\()-?\d+\.\d{3,}", _hundredths, attribute[0]
-    )
-    return re.sub(r"\s*\n\s*", " ", digits)
-
-
-def _hundredths(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    long = r"(?<![\d.(])-?\d+\.\d{3,}|(?<=translate\()-?\d+\.\d{3,}"
+    short = re.sub(long, lambda x: f"{float(x[0]):.2f}".rstrip("0").rstrip("."), attribute[0])
+    return re.sub(r"\s*\n\s*", " ", short)
 
 
 def _enlarged(size: re.Match[str]) -> str:

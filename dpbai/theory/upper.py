@@ -131,9 +131,9 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     budget = schedule.usable_budget
     steps = []
     for phase in phases:  # 16 min(d_Q^2, s_p) <= 64 i, so that it decays as exp(-T'/(64 M H))
-        least = _always_if(phase.constant <= FINITE_CONSTANT)
+        least = 1 if phase.constant <= FINITE_CONSTANT else math.inf
         steps.append(Step(f"exponent of phase {phase.phase}, {phase.reason}", least))
-    least = _always_if(sum(2 * phase.factor for phase in phases) <= allowed)
+    least = 1 if sum(2 * phase.factor for phase in phases) <= allowed else math.inf
     steps.append(Step("prefactor", least))
     for phase in phases:
         plans = _plans(phase, first, instance, hard.gap(phase.index), rank(policy.features))
@@ -143,6 +143,10 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
         if sigma is None:
             least = max(_reaches(schedule, m, 8 / hard.epsilon * spread) for m, spread in plans)
             steps.append(Step(f"linear branch of the noise's tail in phase {phase.phase}", least))
+    # From there on exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H)).
+    product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
+    least = math.ceil(product * schedule.M * hard.total * math.log(prefactor))
+    theorem = Step("65 for 64 absorbs the prefactor", least) if sigma is None else None
     return ExplicitBound(
         value=prefactor * _decay(schedule, hard, sigma),
         prefactor=prefactor,
@@ -154,7 +158,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
         usable_budget=budget,
         eliminations=phases,
         steps=tuple(steps),
-        theorem=None if sigma is not None else _theorem(schedule, hard, prefactor),
+        theorem=theorem,
     )
 
 
@@ -205,11 +209,6 @@ def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
     return schedule.M * pulled * max(0, math.ceil(pulls * (1 - _ROUNDING)) - 1) + 1
 
 
-def _always_if(holds: bool) -> float:
-    """Return the least T' from which a step holds that does not depend on T'."""
-    return 1 if holds else math.inf
-
-
 def _plans(
     phase: Elimination, first: Phase, instance: Instance, gap: float, rank: int
 ) -> list[tuple[int, float]]:
@@ -229,10 +228,3 @@ def _plans(
         return [(len(first.pulled), float(worst))]
     ranks = (rank,) if known else range(1, min(rank, phase.size) + 1)
     return [(r, r / gap) if pulls_max_det(r, phase.size) else (phase.size, 1 / gap) for r in ranks]
-
-
-def _theorem(schedule: Schedule, hard: Hardness, prefactor: float) -> Step:
-    """Return from where exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H))."""
-    product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
-    least = product * schedule.M * hard.total * math.log(prefactor)
-    return Step("65 for 64 absorbs the prefactor", math.ceil(least))
