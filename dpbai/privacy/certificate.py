@@ -274,14 +274,12 @@ def _certificate(
         copies = min(arms, pulled)
     laws = {type(phase.noise) for phase in chain.from_iterable(plans)}
     foreign = sorted(law.__name__ for law in laws.difference(_OWN_LAWS))
-    if copies > 1 or group > 1:
-        if foreign:
-            raise ValueError(
-                f"more than one reward can be accounted for Laplace and Gaussian noise only, for "
-                f"which it is proved; got noise of type {foreign[0]}"
-            )
-        if len(laws) > 1:
-            raise ValueError("more than one reward can be accounted for one kind of noise only")
+    if (copies > 1 or group > 1) and (foreign or len(laws) > 1):
+        raise ValueError(
+            "more than one reward can be accounted for one kind of noise only, and for Laplace and "
+            "Gaussian noise only, for which it is proved; got noise of type "
+            f"{' and '.join(sorted(law.__name__ for law in laws))}"
+        )
     lost, planned = [0.0] * len(plans), 0.0
     changes: dict[tuple[Noise, Shift], None] = {}
     for index, phases in enumerate(plans):

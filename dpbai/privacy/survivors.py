@@ -200,8 +200,9 @@ def _sector(
 ) -> FloatArray:
     """Return log P(low w_1 < w_2 < high w_1, w_1 > 0) of w = statistic + noise; slopes in [-1, 1].
 
-    The integrand decays beyond the first statistic and twice the second: a kink farther out
-    belongs to a slope below 1/2, too small to make up for the decay of the density.
+    Laplace noise: beyond the first statistic and twice the second, where any kink belongs to a
+    slope below 1/2, the integrand decays at half the rate of the density or faster. Gaussian noise:
+    of a cone, the point nearest to the statistic is no farther out than the statistic itself.
     """
     first, second = statistic.T
     with np.errstate(divide="ignore", invalid="ignore"):
