@@ -17,7 +17,8 @@ import pytest
 
 import dpbai
 from dpbai import cli
-from dpbai.cli import choices, gaps, sheets
+from dpbai.cli import arguments as choices
+from dpbai.cli import gaps, sheets
 from dpbai.cli import run as run_commands
 from dpbai.session.rewards import Range
 

@@ -443,7 +443,7 @@ def test_a_file_knows_its_policy_and_its_noise(noise, tmp_path):
 def forge(path, edit):
     """Change the content of a file and compute its checksum anew, as only a forger would."""
     store = session_store.Store(path)
-    content, _ = store.load()
+    content = store._decoded(path.read_bytes())
     edit(content)
     path.write_bytes(store._encoded(content))
 

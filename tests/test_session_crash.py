@@ -80,7 +80,7 @@ def write_in_place(self, content):
 def show_before_saving(self, run):
     data = self._at[1]
     self._at = run, data
-    self._at = run, self._store.save(live.file.content(run), data)
+    self._at = run, self._store.save(run, data)
 
 
 def rename_before_writing(self, content):

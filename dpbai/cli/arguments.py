@@ -1,4 +1,4 @@
-"""The options of the commands, and a parser that says in one line what is wrong with one.
+"""The options of the commands, what they choose, and a parser that says what is wrong in a line.
 
 Each value is held against its rule before anything is computed or printed.
 """
@@ -11,10 +11,27 @@ from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from dpbai.cli.choices import DEFAULT, POLICIES, REWARDS, WITH_DELTA
+import dpbai
 
+if TYPE_CHECKING:
+    from dpbai._check import FloatArray
+    from dpbai.rewards import RewardLaw
+
+# Title, and name in `dpbai`, where the class is looked up only when it is used.
+POLICIES = {
+    "dp-design": ("DP-Design", "DPDesign"),
+    "dp-bai": ("DP-BAI", "DPBAI"),
+    "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
+    "baseline": ("Baseline", "Baseline"),
+    "dp-od": ("DP-OD", "DPOD"),
+    "od-linbai": ("OD-LinBAI", "ODLinBAI"),
+}
+NOISE = {"opendp": "OpenDPNoise", "numpy": "NumpyNoise"}
+DEFAULT = "dp-design"
+NOT_PRIVATE = "od-linbai"
+WITH_DELTA = "dp-bai-gauss"
 FIGURES = (".png", ".svg")
 EPILOG = """\
 from two files to a recommendation:
@@ -45,6 +62,26 @@ exit codes, with one line on stderr unless done:
 
 Option = Callable[[Any], Any]
 """What adds an option or a place to a parser, or to a group of one."""
+
+
+class Law(NamedTuple):
+    """A law of rewards in [0, 1], and the means that it can have."""
+
+    name: str
+    lowest: float
+    highest: float
+
+    def make(self, mean: float) -> RewardLaw:
+        """Return the law with this mean."""
+        law: RewardLaw = getattr(dpbai, self.name)(mean)
+        return law
+
+
+REWARDS = {
+    "bernoulli": Law("Bernoulli", 0.0, 1.0),
+    "uniform": Law("Uniform", 0.0, 0.5),
+    "beta": Law("Beta", 0.001, 0.999),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -172,3 +209,29 @@ SUPPOSED: list[Option | list[Option]] = [
 ]
 """What makes an instance: means or a gap, of which one is needed. And which answers are right."""
 # fmt: on
+
+
+def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
+    """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
+    make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])
+    if name == "dp-od":
+        return partial(make, norm="l1")  # the norm that keeps what epsilon promises
+    if name != WITH_DELTA:
+        return make
+    if delta is None:
+        raise ValueError(f"--delta is needed for {WITH_DELTA}")
+    return partial(make, delta=delta)
+
+
+def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
+    """Return the policy that the options ask for; ValueError if one is missing or too much."""
+    if given.delta is not None and given.policy != WITH_DELTA:
+        raise ValueError(f"--delta is for {WITH_DELTA} only")
+    make = maker(given.policy, given.delta)
+    if given.policy == NOT_PRIVATE:
+        if given.epsilon is not None:
+            raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
+        return make(features, budget=given.budget)
+    if given.epsilon is None:
+        raise ValueError(f"--epsilon is needed for {given.policy}")
+    return make(features, budget=given.budget, epsilon=given.epsilon)

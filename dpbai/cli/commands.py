@@ -12,7 +12,6 @@ from typing import Any
 import dpbai
 from dpbai.cli import arguments
 from dpbai.cli.arguments import best, by_rule, gap, option, output, reward_range, trials
-from dpbai.cli.choices import NOISE
 
 PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
 BUDGET_COLUMNS = [
@@ -52,7 +51,7 @@ COMMANDS: list[tuple[Any, ...]] = [
         reward_range("the least and the largest possible reward, for instance 1 5 (default 0 1); "
                      "decide it before you see a reward"),
         option("--noise", "opendp: for a release (default), needs dpbai[opendp]; numpy: for a "
-               "rehearsal only", choices=NOISE, default="opendp"),
+               "rehearsal only", choices=arguments.NOISE, default="opendp"),
     ),
     (
         "next", "run.following", "show, as CSV, which arms to pull now, and how often",

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from dpbai._check import FloatArray
-from dpbai.cli import choices, gaps, tables
+from dpbai.cli import arguments, gaps, tables
 from dpbai.cli.commands import BUDGET_COLUMNS
 from dpbai.cli.sheets import nearest, quoted
 from dpbai.cli.tables import Table, say
@@ -57,7 +57,7 @@ def leading(
     spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
     arms = [labels.index(given.best)] if given.best is not None else [int(arm) for arm in spread]
     # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
-    law = choices.REWARDS[getattr(given, "rewards", "bernoulli")]
+    law = arguments.REWARDS[getattr(given, "rewards", "bernoulli")]
     return gaps.every(features, arms, given.gap, law, given.reward_range)
 
 
@@ -100,7 +100,7 @@ def show_expected(
 def simulated(given: argparse.Namespace) -> Table:
     """Run a policy many times on supposed means."""
     labels, features, _ = tables.read_arms(given)
-    policy, instance = choices.policy(given, features), _instance(given, labels, features)
+    policy, instance = arguments.policy(given, features), _instance(given, labels, features)
     scale = given.reward_range
     result = _simulated(policy, instance, given)
     recommended = result.recommended.tolist()
@@ -126,12 +126,12 @@ def studied(given: argparse.Namespace) -> Table:
     """Compare policies over budgets and epsilons."""
     labels, features, _ = tables.read_arms(given)
     scale = given.reward_range
-    makers = {name: choices.maker(name, given.delta) for name in given.policies}
+    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
     spawn = partial(ProcessPoolExecutor, given.jobs, mp_context=get_context("spawn"))
     pool: Any = spawn() if given.jobs > 1 else nullcontext()
     with pool as executor:
         frame = study(
-            {choices.POLICIES[name][0]: maker for name, maker in makers.items()},
+            {arguments.POLICIES[name][0]: maker for name, maker in makers.items()},
             _instance(given, labels, features),
             budgets=given.budgets,
             epsilons=given.epsilons,
@@ -154,7 +154,7 @@ def studied(given: argparse.Namespace) -> Table:
 def budgeted(given: argparse.Namespace) -> Table:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features, _ = tables.read_arms(given)
-    makers = {name: choices.maker(name, given.delta) for name in given.policies}
+    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
     instance, scale = _instance(given, labels, features), given.reward_range
     epsilons = sorted({*given.epsilons} - {math.inf})
     lead = scale.width * min(instance.gaps[instance.gaps > 0], default=0.0)
@@ -228,7 +228,7 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
         return hardest
     if given.best is not None:
         raise ValueError("--best goes with --gap, not with --means")
-    law, laws = choices.REWARDS[given.rewards], []
+    law, laws = arguments.REWARDS[given.rewards], []
     for label, mean in zip(labels, tables.read_means(given, labels), strict=True):
         inside = (mean - scale.low) / scale.width
         if not law.lowest <= inside <= law.highest:
@@ -272,11 +272,9 @@ def _drawn_budgets(rows: Sequence[tuple[Any, ...]]) -> Any:
 
     with canvas() as (figure, axes):
         for name in dict.fromkeys(row[0] for row in rows):
-            points = [(row[1], row[3]) for row in rows if row[0] == name]
-            private = [point for point in points if point[0] < math.inf]
+            (_, free), *private = [(row[1], row[3]) for row in rows if row[0] == name]
             (line,) = axes.plot(*np.reshape(private, (-1, 2)).T, marker="o", label=name)
-            for _, budget in set(points) - set(private):
-                axes.axhline(budget, color=line.get_color(), linestyle="--", linewidth=1)
+            axes.axhline(free, color=line.get_color(), linestyle="--", linewidth=1)
         axes.set(xlabel="epsilon (smaller is more private)", xscale="log", yscale="log")
         ticks = sorted({row[1] for row in rows if row[1] < math.inf})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from dpbai._check import FloatArray
-from dpbai.cli.choices import Law
+from dpbai.cli.arguments import Law
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 from dpbai.instance import Instance

@@ -13,7 +13,7 @@ from typing import Any
 
 import dpbai
 from dpbai import privacy
-from dpbai.cli import advice, choices, tables
+from dpbai.cli import advice, arguments, tables
 from dpbai.cli.commands import PHASE_COLUMNS
 from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
 from dpbai.cli.tables import Table, say
@@ -38,12 +38,12 @@ def plan(given: argparse.Namespace) -> Table:
 
     table = tables.read_arms(given)
     labels, features, _ = table
-    policy = choices.policy(given, features)
+    policy = arguments.policy(given, features)
     if given.gap is None and (given.best is not None or given.within):
         raise ValueError("--best and --within go with --gap")
     instances = experiments.leading(given, labels, features) if given.gap is not None else {}
     phases = _phases(policy)
-    name = choices.POLICIES[given.policy][0]
+    name = arguments.POLICIES[given.policy][0]
     arms, dimension = features.shape
     print(f"{name}: {arms} arms of dimension {dimension}, at most {policy.budget} pulls.")
     tables.show(phases)
@@ -61,8 +61,8 @@ def start(given: argparse.Namespace) -> None:
     """Begin a run."""
     table = tables.read_arms(given)
     session = Session(
-        choices.policy(given, table.features),
-        noise=getattr(dpbai, choices.NOISE[given.noise])(),
+        arguments.policy(given, table.features),
+        noise=getattr(dpbai, arguments.NOISE[given.noise])(),
         path=given.session,
         labels=table.labels,
         reward_range=given.reward_range,

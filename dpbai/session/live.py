@@ -28,16 +28,12 @@ from numpy.typing import ArrayLike
 from dpbai import _check
 from dpbai.policies import Phase, Policy
 from dpbai.privacy.certificate import Certificate, certify
-from dpbai.session import file
 from dpbai.session.noise import ReleaseNoise, chosen
 from dpbai.session.phase import noise_deviations
 from dpbai.session.records import Label, Released, SessionError
 from dpbai.session.rewards import UNIT, Range, Sum, array_sum, stated_sum
 from dpbai.session.run import Run
 from dpbai.session.store import Store
-
-# What comes of a content that was edited, with a checksum to match.
-_UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError)
 
 
 class Session:
@@ -123,12 +119,8 @@ class Session:
             If the file was cut short, edited, or made for another plan.
         """
         store = Store(path)
-        content, data = store.load()
-        try:
-            source = chosen(file.noise_of(content["noise"], noise))
-            run = file.run_in(content, policy, source)
-        except (*_UNFIT, SessionError) as error:
-            raise SessionError(f"{store.path} is refused: {error}") from error
+        run, data = store.load(policy, noise)
+        chosen(run.noise)  # and warned of
         session = cls.__new__(cls)
         session._hold(run, store, data)
         return session
@@ -323,7 +315,7 @@ class Session:
         """Save a run, and only then show it: noise that a crash swallowed was seen by no one."""
         data = None
         if self._store:
-            data = self._store.save(file.content(run), self._at[1])
+            data = self._store.save(run, self._at[1])
         elif os.getpid() != self._process:
             raise SessionError("a session in memory goes on in the process that began it")
         # One step. Interrupted before it, the old run goes with the bytes of a file that is gone,

@@ -104,13 +104,7 @@ class OpenDPNoise:
     def __init__(self) -> None:
         _opendp()
 
-    def add(
-        self,
-        noise: Noise,
-        statistic: Sequence[float],
-        *,
-        phase: int,  # noqa: ARG002
-    ) -> tuple[float, ...]:
+    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:  # noqa: ARG002
         """Return the statistic with fresh `noise` on each coordinate.
 
         Raises

@@ -1,10 +1,9 @@
 """One phase on real rewards: its release, also by itself, and what it is with fewer rewards.
 
 One reward of n moves the mean of an arm by 1/n: with fewer of them, by more. The noise is widened
-as the largest such move is, over all arms that the phase pulls, so that the loss of the phase stays
-what it was. What is released and how it is decoded stay too: estimates are linear in the means of
-the arms, so they are as unbiased, only less precise. All of this follows from how many rewards came
-in, and from no reward.
+as the largest such move is, so that the loss of the phase stays what it was. What is released and
+how it is decoded stay too: estimates are linear in the means, so they are as unbiased, only less
+precise. All of this follows from how many rewards came in, and from no reward.
 """
 
 from __future__ import annotations
