@@ -21,7 +21,7 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import span_coordinates
 
-_REFRESH = 10
+_REFRESH = 50
 _MAX_STEPS = 100_000
 _ILL_CONDITIONED = 1e3
 _CORRECTIONS = 3
