@@ -199,13 +199,9 @@ def _name_lines(axes: Axes) -> None:
     for line, path in zip(lines, paths, strict=True):
         if str(line.get_label()).startswith("_"):  # Matplotlib's own name for what has none
             continue
-        look: dict[str, Any] = {
-            "color": line.get_color(),
-            "ha": "center",
-            "va": "center",
-            "fontsize": 9,
-        }
-        text = axes.text(0.5, 0.5, str(line.get_label()), transform=axes.transAxes, **look)
+        look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
+        name = str(line.get_label())
+        text = axes.text(0.5, 0.5, name, transform=axes.transAxes, fontsize=9, **look)
         box = text.get_window_extent()
         half = np.array([box.width, box.height]) / 2
         # Above the line, below it or beside it, near or a little farther away, within the frame.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,18 +47,14 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     if not session.released:
         raise ValueError("session must have released a phase")
     shown = _shown(session)
-    rows = {label: row for row, label in enumerate(shown)}
     count, low, high = len(session.released), *session.reward_range
     with rows_of_arms(shown, count) as (figure, panels):
-        for number, (panel, released) in enumerate(
-            zip(panels, session.released, strict=True), start=1
-        ):
-            deviations = (high - low) * _deviations(session.phases[:number])
-            order = [session.labels[arm] for arm in session.phases[number - 1].active]
-            _draw(panel, released, dict(zip(order, deviations, strict=True)), rows)
+        for number, (panel, released) in enumerate(zip(panels, session.released, strict=True)):
+            deviations = (high - low) * _deviations(session.phases[: number + 1])
+            _draw(panel, released, deviations, shown)
             if means is not None:
                 known = [means[label] for label in shown]
-                panel.plot(known, list(rows.values()), "|", color=BLACK, label="known mean")
+                panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
         left_out = len(session.labels) - len(shown)
         more = f" ({left_out} arms that went less far are not shown)" if left_out else ""
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
@@ -125,29 +122,19 @@ def _deviations(phases: Sequence[Phase]) -> FloatArray:
     return np.sqrt(variances)
 
 
-def _draw(
-    panel: Axes, released: Released, deviations: Mapping[Label, float], rows: Mapping[Label, int]
-) -> None:
-    """Draw the estimates of one phase."""
-    estimates = dict(zip(released.active, released.estimates, strict=True))
-    arms = [label for label in released.active if label in rows]
-    kept = np.array([label in set(released.survivors) for label in arms], dtype=bool)
-    places = np.array([rows[label] for label in arms])
-    values = np.array([estimates[label] for label in arms])
-    bars = np.array([deviations[label] for label in arms])
+def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequence[Label]) -> None:
+    """Draw the estimates of one phase, and one deviation of each of them."""
+    arms = [arm for arm, label in enumerate(released.active) if label in shown]
+    places = np.array([shown.index(released.active[arm]) for arm in arms])
+    kept = np.array([released.active[arm] in released.survivors for arm in arms], dtype=bool)
+    values, bars = np.array(released.estimates)[arms], deviations[arms]
     last = len(released.survivors) == 1
     chosen = {"label": "recommended", "marker": "*", "color": ORANGE, "markersize": 11}
     for which, look in (
         (~kept, {"label": "dropped", "marker": "x", "color": GREY}),
         (kept, chosen if last else {"label": "kept", "marker": "o", "color": BLUE}),
     ):
-        panel.errorbar(
-            values[which],
-            places[which],
-            xerr=bars[which],
-            linestyle="none",
-            linewidth=1,
-            **look,
-        )
-    panel.set_title(f"phase {released.phase}: {len(estimates)} to {len(released.survivors)}")
+        style: dict[str, Any] = look | {"linestyle": "none", "linewidth": 1}
+        panel.errorbar(values[which], places[which], xerr=bars[which], **style)
+    panel.set_title(f"phase {released.phase}: {len(released.active)} to {len(released.survivors)}")
     panel.xaxis.set_major_locator(MaxNLocator(4))

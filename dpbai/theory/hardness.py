@@ -60,9 +60,8 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
     Raises
     ------
     ValueError
-        If d = 1: the maxima then run over 2 <= i <= 1, over nothing,
-        and the paper gives no hardness. (The best arm of a line of arms is known as soon as the
-        sign of theta is.)
+        If several arms are the best, or d = 1: the maxima then run over 2 <= i <= 1, over nothing,
+        and the paper gives no hardness.
     """
     epsilon = _check.epsilon(epsilon)
     if _check.kind(instance, "instance", Instance).dimension == 1:
