@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 LOCK := requirements.txt
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
+INSTALL := $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
 READY := $(VENV)/.ready
 HTML := _build/html
 EXECUTED := _build/executed
@@ -21,6 +21,8 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # Nothing here needs a debugger, and its start-up warning would be stored in notebooks.
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
+# What Python has compiled is kept: dozens of kernels and workers start, and each needs all of it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv book pdf test units oldest browser notebooks changes lab lint format mutants benchmark \
