@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,25 @@ def test_the_page_agrees_with_the_citation_file(key: str) -> None:
 BIBLIOGRAPHY = parse_file(ROOT / "book" / "references.bib").entries
 
 
+@cache
+def cited() -> set[str]:
+    """Return the works that the book cites."""
+    paths = [*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    return set(re.findall(r"{cite(?::[pt])?}`(\w+)`", text))
+
+
+@cache
+def library() -> str:
+    """Return all that the library says."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "dpbai").rglob("*.py"))
+
+
 @pytest.mark.parametrize("key", BIBLIOGRAPHY)
 def test_a_work_can_be_reached_and_is_named_in_the_book_or_the_library(key: str) -> None:
     assert {"doi", "eprint", "url"} & set(BIBLIOGRAPHY[key].fields)
-    sources = [*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
-    cited = any(re.search(rf"\b{key}\b", path.read_text(encoding="utf-8")) for path in sources)
-    name = BIBLIOGRAPHY[key].persons["author"][0].last_names[-1]
-    library = (ROOT / "dpbai").rglob("*.py")
-    assert cited or any(name in path.read_text(encoding="utf-8") for path in library)
+    assert key in cited() or BIBLIOGRAPHY[key].persons["author"][0].last_names[-1] in library()
 
 
 def test_no_work_is_cited_that_is_not_in_the_bibliography() -> None:
-    pages = [*(ROOT / "book").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
-    assert set(re.findall(r"{cite(?::[pt])?}`(\w+)`", text)) <= set(BIBLIOGRAPHY)
+    assert cited() <= set(BIBLIOGRAPHY)

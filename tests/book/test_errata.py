@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -22,6 +23,7 @@ NAMED = {f"erratum-{n}": text for n, text in ENTRIES.items()} | {
 }
 
 
+@cache
 def names_of_tests(folder: Path) -> set[str]:
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("test_*.py")]
     return {n.name for tree in trees for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}

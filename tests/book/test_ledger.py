@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from pydoc import locate
@@ -54,6 +55,7 @@ def is_page(name: str) -> bool:
     return any((BOOK / f"{name}{suffix}").is_file() for suffix in (".ipynb", ".md"))
 
 
+@cache
 def labels(page: str) -> set[str]:
     """Return the labels that a page of the book defines."""
     path = BOOK / f"{page}.md"
@@ -66,6 +68,7 @@ def labels(page: str) -> set[str]:
     return set(chain.from_iterable(re.findall(LABELS, text))) | figures - {None}
 
 
+@cache
 def claims_of(file: str) -> set[str]:
     """Return the claims that a file of tests checks."""
     path = ROOT / "tests" / f"test_{file}.py"
