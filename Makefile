@@ -15,6 +15,8 @@ EMBED := node_modules/@jupyter-widgets/html-manager/dist
 SAMPLE := 200
 SEED := 0
 CHAPTERS = $(wildcard book/*.ipynb)
+# Rules that must hold for all inputs are tried on few of them, or on many as in .ci/run.
+EXAMPLES ?= few
 
 # One BLAS thread: the same sums on every machine, and no fight over cores between workers.
 export OPENBLAS_NUM_THREADS := 1
@@ -66,11 +68,15 @@ widgets:
 	  mkdir -p $(WIDGETS) && cp $(addprefix $(EMBED)/,embed.js *.txt *.woff *.woff2 *.ttf) $(WIDGETS); \
 	fi
 
-test: units  ## all checks without a browser: tests/, the chapters' outputs
-	$(BIN)/pytest -n auto --dist loadfile --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS)
+# A file runs on one core, so that its tests share what they prepare. The chapters are the longest
+# files and come first, and tests/ then fills all cores to the end.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=$(EXAMPLES)
+
+test: $(READY)  ## all checks without a browser: tests/, the chapters' outputs
+	$(PYTEST) --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS) tests
 
 units: $(READY)  ## tests/ alone
-	$(BIN)/pytest -n auto tests
+	$(PYTEST) tests
 
 oldest:  ## tests/ with the oldest versions allowed, on Python 3.11
 	$(MAKE) units PYTHON=python3.11 VENV=.venv-oldest LOCK=requirements-oldest.txt

@@ -13,8 +13,9 @@ if os.access("/dev/shm", os.W_OK):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 # The same examples in each run, and no verdict that depends on the speed of the machine.
-settings.register_profile("dpbai", derandomize=True, deadline=None, print_blob=True)
-settings.load_profile("dpbai")
+settings.register_profile("few", derandomize=True, deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("many", settings.get_profile("few"), max_examples=400)
+settings.load_profile("few")
 
 
 @pytest.fixture

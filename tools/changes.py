@@ -1,8 +1,8 @@
 """Run chapters with other parameters than their own, and see whether they run through.
 
 A chapter that is made to be changed has an early cell with the tag `parameters`; its last name
-is `default`, true as long as they are as stored. `make changes` changes them all, and names are
-those of chapters; what is changed is `CHANGES`.
+is `default`, true as long as they are as stored. `make changes` changes them all, one chapter on each
+core, and names are those of chapters; what is changed is `CHANGES`.
 """
 
 import ast
@@ -10,6 +10,7 @@ import contextlib
 import io
 import sys
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import book_checks
@@ -96,18 +97,23 @@ def run(chapter: str) -> None:
         raise ValueError(f"{chapter} assigns nothing to {', '.join(values)}")
 
 
+def failure(chapter: str) -> str:
+    """Run a chapter, and return what a traceback says of its failure, or nothing."""
+    try:
+        run(chapter)
+    except Exception:  # whatever failed
+        return traceback.format_exc()
+    return ""
+
+
 def main(chapters: list[str]) -> int:
     """Run the named chapters, or all; return how many failed."""
+    names = chapters or list(CHANGES)
     failed = 0
-    for chapter in chapters or CHANGES:
-        try:
-            run(chapter)
-        except Exception:  # whatever failed, say in which chapter
-            failed += 1
-            traceback.print_exc()
-            print(f"FAILED  {chapter}", flush=True)
-        else:
-            print(f"runs through  {chapter}", flush=True)
+    with ProcessPoolExecutor() as cores:
+        for chapter, told in zip(names, cores.map(failure, names), strict=True):
+            failed += told != ""
+            print(f"{told}FAILED  {chapter}" if told else f"runs through  {chapter}", flush=True)
     return failed
 
 
