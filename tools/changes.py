@@ -1,7 +1,7 @@
 """Run chapters with other parameters than their own, and see whether they run through.
 
 A chapter that is made to be changed has an early cell with the tag `parameters`; its last name
-is `default`, true as long as they are as stored. `make changes` changes them all, one chapter on each
+is `default`, true as long as they are as stored. `make changes` changes them all, a chapter on each
 core, and names are those of chapters; what is changed is `CHANGES`.
 """
 
