@@ -22,7 +22,7 @@ from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
 from dpbai.exact.error import cone, independent
-from dpbai.exact.half_spaces import independent_terms
+from dpbai.exact.half_spaces import HalfSpaces, independent_terms
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned
@@ -114,9 +114,8 @@ def smallest_budget(
     The budget rises fourfold until it is enough, then the last interval is halved. Where
     probabilities are exact, all smaller budgets are then decided, since rounding up pulls and the
     lattice of sums can make the error probability rise from one budget to the next: the answer is
-    the least of all. Plans are told apart by bisection, which takes for granted that a larger
-    budget never means fewer pulls, as for every policy of this library; a policy that is seen to
-    break this is tried at every single budget.
+    the least of all. This takes for granted that a larger budget never means fewer pulls, as for
+    every policy of this library; one that is seen to break it is tried at every single budget.
 
     Of plans that pull each arm equally often and differ in nothing else, many are excluded at once.
     With k pulls less of each arm a plan errs at least as often, but for the chance that just these
@@ -126,12 +125,12 @@ def smallest_budget(
     through the saddle point, which makes small chances small.
 
     Where probabilities are not exact, budgets below `too_small` are not looked at. A few trials
-    tell what is far from the target, `error_bounds` decides what it can with certainty, until
-    trials are found to tell what it cannot, and more and more trials decide the rest. Each of these
-    looks compares a Clopper-Pearson bound with the target;
-    the k-th of them all may err with probability (1 - confidence) / (k (k + 1)). The search ends
-    where budgets are as near as half of the relative standard error that `trials` leave in the
-    target, since most of them between `too_small` and `budget` stay undecided anyway.
+    tell what is far from the target, `error_bounds` decides what it can with certainty until trials
+    are found to tell more, and more and more trials decide the rest. Each of these looks compares a
+    Clopper-Pearson bound with the target; the k-th of them all may err with probability
+    (1 - confidence) / (k (k + 1)). The search ends where budgets are as near as half of the
+    relative standard error that `trials` leave in the target, since most of them between
+    `too_small` and `budget` stay undecided anyway.
     """
     if not callable(make_policy):
         raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
@@ -147,44 +146,18 @@ def smallest_budget(
     with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
         seeds = _check.seed_sequence(seed)
         judge = _Judge(make_policy, instance, error, within, risk, trials, seeds, bar)
-        enough = _enough(judge, largest)
+        enough = judge.enough(largest)
         known = judge.exact(enough) is not None
         if known:
             enough = judge.least(enough)
         too_small = enough - 1
         if enough in judge.simulated or judge(too_small) != "too few":
-            few = [budget for budget, verdict in judge.verdicts.items() if verdict == "too few"]
+            few = (budget for budget, verdict in judge.verdicts.items() if verdict == "too few")
             low = max(budget for budget in few if budget < enough)
-            too_small, _ = _halved(judge, low, enough, lambda verdict: verdict != "too few")
+            too_small, _ = judge.halved(low, enough, {"enough", "undecided"})
     decisive = range(1, enough + 1) if known else (too_small, enough)
     simulated = any(budget in decisive for budget in judge.simulated)
     return SmallestBudget(enough, too_small, confidence if simulated else 1.0)
-
-
-def _enough(judge: _Judge, largest: int) -> int:
-    """Return a budget that is enough, by raising it and halving the last interval."""
-    low, high = 0, 1
-    while judge(high) != "enough":
-        if high == largest:
-            raise ValueError(
-                f"largest must be a budget with error probability at most {judge.target}, "
-                f"got {largest}"
-            ) from judge.refusals.get(largest)
-        low, high = high, min(_GROWTH * high, largest)
-    return _halved(judge, low, high, lambda verdict: verdict == "enough")[1]
-
-
-def _halved(
-    judge: _Judge, low: int, high: int, holds: Callable[[Verdict], bool]
-) -> tuple[int, int]:
-    """Return two budgets of low..high, next to each other: `holds` is false, then true.
-
-    Where simulations decide, they need not be neighbours.
-    """
-    while high - low > max(1, high * judge.grain if judge.simulated & {low, high} else 1):
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(judge(middle)) else (middle, high)
-    return low, high
 
 
 class _Planned:
@@ -216,7 +189,7 @@ class _Judge:
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
         self.bounds_tell = True
         self.simulated: set[int] = set()
-        self.refusals: dict[int, ValueError] = {}
+        self.refusal: ValueError | None = None
         self.plans: dict[int, tuple[Policy, Phase] | None] = {0: None}
         self.verdicts: dict[int, Verdict] = {0: "too few"}
         self.errors: dict[object, tuple[float, float] | None] = {}
@@ -225,6 +198,28 @@ class _Judge:
         if budget not in self.verdicts:
             self.verdicts[budget] = self._decide(budget)
         return self.verdicts[budget]
+
+    def enough(self, largest: int) -> int:
+        """Return a budget that is enough, by raising it and halving the last interval."""
+        low, high = 0, 1
+        while self(high) != "enough":
+            if high == largest:
+                raise ValueError(
+                    f"largest must be a budget with error probability at most {self.target}, "
+                    f"got {largest}"
+                ) from self.refusal
+            low, high = high, min(_GROWTH * high, largest)
+        return self.halved(low, high, {"enough"})[1]
+
+    def halved(self, low: int, high: int, above: set[Verdict]) -> tuple[int, int]:
+        """Return two budgets of low..high, next to each other, the upper one with such a verdict.
+
+        Where simulations decide, they need not be neighbours.
+        """
+        while high - low > max(1, high * self.grain if self.simulated & {low, high} else 1):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self(middle) in above else (middle, high)
+        return low, high
 
     def _decide(self, budget: int) -> Verdict:
         plan, exact = self._plan(budget), self.exact(budget)
@@ -245,9 +240,11 @@ class _Judge:
                 self.bounds_tell &= done == more
             elif done == more and (self.bounds_tell or self._told(0, self.trials) == "undecided"):
                 # A few trials cost less than bounds, and bounds less than many trials.
-                bounded = self._bounded(policy)
-                if bounded != "undecided":
-                    return bounded
+                with suppress(NotExactError):
+                    low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
+                    bounded = self._verdict(0.0 if self.within else low, high)
+                    if bounded != "undecided":
+                        return bounded
             expected = round(errors / done * self.trials)
             if 4 * done >= self.trials and self._told(expected, self.trials) == "undecided":
                 break  # all trials would hardly decide
@@ -259,15 +256,6 @@ class _Judge:
         risk = self.risk / (self.looks * (self.looks + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
-    def _bounded(self, policy: Policy) -> Verdict:
-        """Decide by bounds of the error, if these are known."""
-        try:
-            low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
-        except NotExactError:
-            return "undecided"
-        # Other answers may be right too.
-        return self._verdict(0.0 if self.within else low, high)
-
     def _verdict(self, low: float, high: float) -> Verdict:
         if high <= self.target:
             return "enough"
@@ -277,10 +265,11 @@ class _Judge:
         """Return the policy and its first plan, or None if it refuses the budget."""
         if budget not in self.plans:
             self.bar.update()
+            self.plans[budget] = self.refusal = None
             try:
                 policy = self.make_policy(budget)
             except ValueError as refusal:
-                self.refusals[budget], self.plans[budget] = refusal, None
+                self.refusal = refusal
             else:
                 _check.kind(policy, "what make_policy returns", Policy)
                 self.plans[budget] = policy, planned(policy, 1, range(self.instance.arms))
@@ -289,11 +278,14 @@ class _Judge:
     def _key(self, budget: int) -> object:
         """Return what two budgets have in common if they make the same plan."""
         plan = self._plan(budget)
-        if plan is None:
-            return None
-        phase = plan[1]
-        matrices = (phase.release.tobytes(), phase.decoder.tobytes())
-        return (phase.pulled, phase.pulls, phase.noise, phase.keep, matrices)
+        phase = plan[1] if plan else None
+        return phase and (
+            phase.pulled,
+            phase.pulls,
+            phase.noise,
+            phase.keep,
+            _form(phase).tobytes(),
+        )
 
     def exact(self, budget: int) -> tuple[float, float] | None:
         """Return the exact error probability and its tolerance, once for each plan, or None."""
@@ -337,72 +329,68 @@ class _Judge:
         return _gain(independent(first[1]), independent(last[1]), self.instance) < spare
 
 
+def _form(phase: Phase) -> FloatArray:
+    """Return how sums of rewards and standard noise make estimates, times the pulls of an arm."""
+    noise = phase.noise.standard_deviation * phase.pulls[0]
+    return np.hstack([phase.decoder @ phase.release, noise * phase.decoder])
+
+
 def _gain(first: Phase, last: Phase, instance: Instance) -> float:
     """Return by how much plans between two may err less often than the last one does.
 
     See Notes of `smallest_budget`. It is infinite without noise, and if the plans differ in more
     than how often they pull all arms.
     """
-    if not (_unit(first) and _unit(last) and _pull_alike(first, last)):
-        return math.inf
     best, decoder = instance.best, first.decoder
-    normals: FloatArray | None = decoder[best] - np.delete(decoder, best, axis=0)
-    if first.coordinates <= 2:
-        normals = cone(decoder, best)
-    extra = last.pulls[0] / first.pulls[0] - 1
-    if normals is None:
+    few = first.coordinates <= 2
+    normals = cone(decoder, best) if few else decoder[best] - np.delete(decoder, best, axis=0)
+    kinds = {(p.pulled, p.keep, type(p.noise), p.coordinates) for p in (first, last)}
+    alike = len(kinds) == len(set(first.pulls)) == len(set(last.pulls)) == 1
+    if (
+        normals is None
+        or not (alike and first.noise.standard_deviation)
+        or not np.allclose(_form(first), _form(last), rtol=1e-9, atol=0)
+    ):
         return math.inf
-    return math.fsum(_crossing(first, normal, extra, instance) for normal in normals)
+    extra = last.pulls[0] / first.pulls[0] - 1
+    return float(_crossings(first, normals, extra, instance).sum())
 
 
-def _pull_alike(first: Phase, last: Phase) -> bool:
-    """Return whether, in units of the noise, plans sum the same rewards and decode them alike."""
-    kinds = [(p.pulled, p.keep, type(p.noise), p.coordinates) for p in (first, last)]
-    forms = [
-        (p.release / _unit(p), p.decoder / (np.abs(p.decoder).max() or 1.0)) for p in (first, last)
-    ]
-    return (
-        kinds[0] == kinds[1]
-        and len(set(first.pulls)) == len(set(last.pulls)) == 1
-        and all(np.allclose(one, two, rtol=1e-9, atol=0) for one, two in zip(*forms, strict=True))
-    )
+def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instance) -> FloatArray:
+    """Return bounds of the chances that up to `extra` times as many pulls use up leads D.
 
-
-def _unit(phase: Phase) -> float:
-    """Return the standard deviation of the noise on a sum of rewards."""
-    return phase.noise.standard_deviation * phase.pulls[0]
-
-
-def _crossing(phase: Phase, normal: FloatArray, extra: float, instance: Instance) -> float:
-    """Return a bound of the chance that up to `extra` times as many pulls use up a lead D.
-
-    It is the largest density of D, tilted by exp(-tilt D), times a bound of the mean of
+    A bound is the largest density of D, tilted by exp(-tilt D), times a bound of the mean of
     max(exp(-tilt S) - 1, 0) / tilt, S what the pulls add; without a tilt that is max(-S, 0).
     """
-    arms, weights = len(phase.pulled), np.append(normal @ phase.release, normal)
     terms = independent_terms(phase, instance)
-    lead = {k: terms[k].times(float(weights[k])) for k in np.flatnonzero(weights).tolist()}
-    mean = sum(term.mean for term in lead.values())
-    deviation = math.hypot(*(term.deviation for term in lead.values()))
-    tilt = max(mean, deviation / 10) / deviation**2
-    tilt = min(tilt, 0.4 * min(term.limit for term in lead.values()))
-    coarsest = max(term.deviation for k, term in lead.items() if k >= arms)
-    t = np.geomspace(0.01 / deviation, 1000 / coarsest, _NODES)
-    added, size = np.zeros(2), np.full(_NODES + 1, -tilt * mean)
-    for k, term in lead.items():
-        logs = term.log_mgf(np.append([-2 * tilt, -tilt], -tilt + 1j * t)).real
-        if k < arms:
-            added += extra * (logs[:2] - tilt * term.mean * np.array([2, 1]))
+    weights = np.hstack([normals @ phase.release, normals])
+    leads = HalfSpaces(terms, weights, _TOLERANCES[0])
+    means, deviations = leads.means[:, None], leads.deviations[:, None]
+    coarse = phase.noise.standard_deviation * np.abs(normals).max(axis=1)
+    with np.errstate(divide="ignore"):
+        limits = np.array([term.limit for term in terms]) / np.abs(weights)
+    tilt = np.maximum(means, deviations / 10) / deviations**2
+    tilt = np.minimum(tilt, 0.4 * limits.min(axis=1, keepdims=True))
+    t = np.geomspace(0.01 / leads.deviations, 1000 / coarse, _NODES, axis=1)
+    z = np.hstack([-2 * tilt, -tilt, -tilt + 1j * t])
+    added, size = np.zeros((2, len(t))), np.tile(-tilt * means, _NODES + 1)
+    for k, term in enumerate(terms):
+        used = np.flatnonzero(weights[:, k])
+        weight = weights[used, k, None]
+        logs = term.log_mgf(weight * z[used]).real
+        if k < len(phase.pulled):
+            added[:, used] += extra * (logs[:, :2] + term.mean * weight * z[used, :2].real).T
             # What is known is that its modulus falls up to here.
             low, high = instance.laws[phase.pulled[k]].support
-            falls = t * abs(weights[k]) * (high - low) <= math.pi * phase.pulls[k]
-            logs[2:] = np.where(falls, logs[2:], logs[1])
-        size += logs[1:]
+            falls = t[used] * np.abs(weight) * (high - low) <= math.pi * phase.pulls[k]
+            logs[:, 2:] = np.where(falls, logs[:, 2:], logs[:, 1:2])
+        size[used] += logs[:, 1:]
     # The larger of two neighbours bounds what is between.
-    size = np.exp(np.append(size, size[-1]))
-    density = np.diff(t, prepend=0.0, append=3 * t[-1]) @ np.maximum(size[:-1], size[1:]) / math.pi
+    size = np.exp(np.hstack([size, size[:, -1:]]))
+    steps = np.diff(t, prepend=0.0, append=3 * t[:, -1:])
+    density = (steps * np.maximum(size[:, :-1], size[:, 1:])).sum(axis=1) / math.pi
     twice, once = added
     with np.errstate(over="ignore"):
-        growth, rise = np.exp(max(once, 0.0)), np.expm1(once)
-        spread = growth * np.sqrt(np.expm1(max(twice - 2 * once, 0.0)))
-    return float(density * growth * (np.hypot(spread, rise) + rise) / 2 / tilt)
+        growth, rise = np.exp(np.maximum(once, 0.0)), np.expm1(once)
+        spread = growth * np.sqrt(np.expm1(np.maximum(twice - 2 * once, 0.0)))
+    return np.asarray(density * growth * (np.hypot(spread, rise) + rise) / 2 / tilt[:, 0])

@@ -184,7 +184,8 @@ def test_the_bound_on_leads_that_are_used_up_exceeds_simulated_ones(law, noise, 
     lead = first / pulls + noise.sample(rng, (runs, 2)) @ [1, -1]
     lost = np.count_nonzero((lead > 0) & (lead + more / pulls <= 0))
     low, high = stats.binomtest(lost, runs).proportion_ci(1 - 1e-7, method="exact")
-    assert low <= planning._crossing(phase, np.array([1, -1]), extra / pulls, instance) <= 5 * high
+    (bound,) = planning._crossings(phase, np.array([[1.0, -1.0]]), extra / pulls, instance)
+    assert low <= bound <= 5 * high
 
 
 def test_a_policy_that_pulls_less_for_a_larger_budget_is_tried_at_every_budget():
