@@ -100,8 +100,7 @@ MUTANTS = {
 
 # Where a session touches its file or changes what it shows: all else is computing.
 STEPS = {"__init__", "resume", "_take", "_keep", "save", "load", "_locked", "_write"}
-STEPS |= {"_lock", "_sync_directory", "write_in_place", "rename_before_writing"}
-STEPS |= {"show_before_saving"}
+STEPS |= {"_sync_directory", "write_in_place", "rename_before_writing", "show_before_saving"}
 CODE = {live.__file__, store.__file__, __file__}
 
 # Killing needs no disk, and saving is faster in memory.

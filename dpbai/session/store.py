@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ else:
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
+_canonical = partial(json.dumps, allow_nan=False)
 # What comes of a content that was edited, with a checksum to match.
 _UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
 
@@ -102,7 +104,10 @@ class Store:
         """Hold the lock; the operating system lets go of it if this process dies."""
         lock = self.path.with_name(self.path.name + ".lock")
         with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600), "rb") as file:
-            _lock(file)
+            if sys.platform == "win32":
+                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def _write(self, content: Any) -> bytes:
@@ -257,17 +262,6 @@ def _plan(phase: Phase, labels: Sequence[Label]) -> Content:
         "pulls": list(phase.pulls),
         "noise": plain(phase.noise),
     }
-
-
-def _canonical(content: Any) -> str:
-    return json.dumps(content, allow_nan=False)
-
-
-def _lock(file: BinaryIO) -> None:
-    if sys.platform == "win32":
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _sync_directory(path: Path) -> None:
