@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -78,6 +78,10 @@ class PullByPull:
     """
 
     policy: Policy
+    # Audits come to the same history on many tables.
+    _known: dict[tuple[History, int], FloatArray] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         arms_of(self.policy)
@@ -94,17 +98,19 @@ class PullByPull:
 
     def next_arm(self, history: History) -> FloatArray:
         """Return the probabilities, shape (K,), of the arm to pull after `history`."""
-        return self._given(history, choice=0)
+        return self._given(history, 0)
 
     def recommend(self, history: History) -> FloatArray:
         """Return the probabilities, shape (K,), of the arm recommended after T pulls."""
-        return self._given(history, choice=1)
+        return self._given(history, 1)
 
     def _given(self, history: History, choice: int) -> FloatArray:
-        weights = np.zeros(self.arms)
-        for weight, arms in _runs(history, Stage.first(self.policy)):
-            weights[arms[choice]] += weight
-        return np.asarray(weights / weights.sum())
+        if (history, choice) not in self._known:
+            weights = np.zeros(self.arms)
+            for weight, arms in _runs(history, Stage.first(self.policy)):
+                weights[arms[choice]] += weight
+            self._known[history, choice] = _check.vector(weights / weights.sum(), "weights")
+        return self._known[history, choice]
 
 
 def _runs(history: History, stage: Stage) -> Iterator[tuple[float, tuple[int, int]]]:
