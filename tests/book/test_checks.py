@@ -260,17 +260,18 @@ def test_only_a_folder_named_for_this_build_replaces_the_run(
     assert (config.nb_execution_mode, config.nb_execution_cache_path) == ("cache", "folder")
 
 
-@pytest.mark.parametrize(("stored", "code"), [("1\n", 0), ("2\n", 1)])
-def test_nbval_compares_stored_outputs(tmp_path: Path, stored: str, code: int) -> None:
-    cell = v4.new_code_cell("print(1)", execution_count=1, outputs=[printed(stored)])
-    notebook = notebooks.normalise(v4.new_notebook(cells=[cell]))
-    (tmp_path / "chapter.ipynb").write_text(nbformat.writes(notebook))
+def test_nbval_compares_stored_outputs(tmp_path: Path) -> None:
+    for name, stored in (("right", "1\n"), ("wrong", "2\n")):
+        cell = v4.new_code_cell("print(1)", execution_count=1, outputs=[printed(stored)])
+        notebook = notebooks.normalise(v4.new_notebook(cells=[cell]))
+        (tmp_path / f"{name}.ipynb").write_text(nbformat.writes(notebook))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
         + ["-p", "no:cacheprovider", "--nbval", "--nbval-sanitize-with", ROOT / "book/sanitize.cfg"]
-        + ["chapter.ipynb"],
+        + ["right.ipynb", "wrong.ipynb"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == code, done.stdout
+    assert "FAILED wrong.ipynb::Cell 0" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
