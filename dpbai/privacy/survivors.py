@@ -15,7 +15,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from numpy.linalg import matrix_power
+from numpy.typing import NDArray
 from scipy import special
 
 from dpbai import _check
@@ -29,7 +29,6 @@ Law = dict[Survivors, FloatArray]
 """The log probability of each surviving set, on each of many vectors of means."""
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
-_QUARTER = np.array([[0.0, -1.0], [1.0, 0.0]])
 _NARROW = 1e-5
 BLOCK = 1000
 """So many rows of means are gone through at once."""
@@ -164,21 +163,17 @@ def _sectors(
 ) -> Law:
     """Two coordinates order the arms by their direction: constant between critical directions.
 
-    In units of the noise, quarter turns leave its law alone; so each sector is turned to lie around
-    the first axis, within 45 degrees of it. A coordinate that is missing may be anything.
+    They are a complex number, in units of the noise, or a part of one. Quarter turns leave the law
+    of the noise alone; so each sector is turned to lie around the real axis, within 45 degrees.
     """
-    missing = 2 - statistic.shape[1]
     scales = np.array([p.noise.standard_deviation for p in phases for _ in range(p.coordinates)])
     noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0, 0.5)
-    statistic = np.pad(statistic / scales, ((0, 0), (0, missing)))
-    gaps = np.zeros((0, 2))
-    for phase in phases:
-        rows = phase.decoder * scales[: phase.decoder.shape[1]]
-        rows = np.pad(rows, ((0, 0), (0, 2 - rows.shape[1])))
-        gaps = np.vstack([gaps, *(a - b for a, b in combinations(rows, 2) if np.any(a != b))])
-    critical = np.arctan2(gaps[:, 0], -gaps[:, 1])
+    axes = np.array([1, 1j])[: scales.size]
+    rows = [p.decoder @ (scales * axes)[: p.decoder.shape[1]] for p in phases]
+    gaps = np.array([a - b for each in rows for a, b in combinations(each, 2) if a != b])
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
-    angles = np.unique(np.concatenate([critical, critical + math.pi, diagonals]) % (2 * math.pi))
+    angles = np.concatenate([np.angle(1j * gaps), np.angle(-1j * gaps), diagonals]) % (2 * math.pi)
+    angles = np.unique(angles)
     # So far out twins tie, whose rows of the decoder are equal to within rounding, and hardly any
     # other arms.
     far = 1 + max(float(phase.reach.max(initial=0.0)) for phase in phases)
@@ -187,8 +182,8 @@ def _sectors(
         middle = (start + stop) / 2
         towards = np.array([math.cos(middle), math.sin(middle)])[: scales.size] * scales
         turns = round(middle / (math.pi / 2))
-        turned, turn = statistic @ matrix_power(_QUARTER, turns % 4), turns * math.pi / 2
-        reached = _sector(noise, turned, math.tan(start - turn), math.tan(stop - turn))
+        slopes = [math.tan(end - turns * math.pi / 2) for end in (start, stop)]
+        reached = _sector(noise, statistic / scales @ axes * (1, -1j, -1, 1j)[turns % 4], *slopes)
         release = far / np.abs(towards).max() * towards[None]
         for kept, log_chance in _along(phases, before, release).items():
             law[kept] = np.logaddexp(law.get(kept, -np.inf), reached + log_chance)
@@ -196,7 +191,7 @@ def _sectors(
 
 
 def _sector(
-    noise: Laplace | Gaussian, statistic: FloatArray, low: float, high: float
+    noise: Laplace | Gaussian, statistic: NDArray[np.complex128], low: float, high: float
 ) -> FloatArray:
     """Return log P(low w_1 < w_2 < high w_1, w_1 > 0) of w = statistic + noise; slopes in [-1, 1].
 
@@ -204,7 +199,7 @@ def _sector(
     slope below 1/2, the integrand decays at half the rate of the density or faster. Gaussian noise:
     of a cone, the point nearest to the statistic is no farther out than the statistic itself.
     """
-    first, second = statistic.T
+    first, second = statistic.real, statistic.imag
     with np.errstate(divide="ignore", invalid="ignore"):
         kinks = np.column_stack([first, second / low, second / high])
     reach, step = reach_and_step(noise, 2)
