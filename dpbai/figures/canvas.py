@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox
 
 from dpbai._check import FloatArray
@@ -45,6 +46,7 @@ WIDTH = 5.8
 """Width of a figure in inches: text stays legible where a phone shrinks it."""
 
 _MOST_POINTS = 20_000
+_LONG_AXIS = 1e4  # a log axis that grows more than so many times has ticks at powers only
 _UNDATED = {"Date": None, "Creator": None}
 _STYLE: Any = {
     "figure.dpi": 120,
@@ -157,6 +159,10 @@ def canvas(
 
 def _lay_out(figure: Figure) -> None:
     """Give everything its place, at half the price of drawing without rendering."""
+    for axis in (side for axes in figure.axes for side in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        if axis.get_scale() == "log" and high > _LONG_AXIS * low:
+            axis.set_minor_locator(NullLocator())  # a tick for each digit would be a hundred
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.execute(figure)
