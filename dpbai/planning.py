@@ -238,8 +238,8 @@ class _Judge:
             verdict = self._told(errors, done)
             if verdict != "undecided":
                 self.bounds_tell &= done == more
-            elif done == more and (self.bounds_tell or self._told(0, self.trials) == "undecided"):
-                # A few trials cost less than bounds, and bounds less than many trials.
+            # A few trials cost less than bounds, and bounds less than many trials.
+            elif done == more and self._bounds_may_tell(errors / done):
                 with suppress(NotExactError):
                     low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
                     bounded = self._verdict(0.0 if self.within else low, high)
@@ -255,6 +255,11 @@ class _Judge:
         """Decide by simulated errors, at the risk of the latest look."""
         risk = self.risk / (self.looks * (self.looks + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
+
+    def _bounds_may_tell(self, error: float) -> bool:
+        """Return whether to ask for bounds: of other answers that are right, they know none."""
+        needed = self.bounds_tell or self._told(0, self.trials) == "undecided"
+        return needed and not (self.within and error > self.target)
 
     def _verdict(self, low: float, high: float) -> Verdict:
         if high <= self.target:
