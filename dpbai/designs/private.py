@@ -103,8 +103,7 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     array = _check.matrix(vectors, "vectors", least_rows=1)
     order = by_entries(array)
     found = max_det(array[order], max_subsets=0)
-    rank = len(found.indices)
-    pulls = _check.whole(pulls, "pulls", least=max(1, rank))
+    pulls = _check.whole(pulls, "pulls", least=max(1, len(found.indices)))
     due = fee(_check.epsilon(epsilon), pulls)
     design = Division(found.coordinates, found.indices, due).best(pulls)
     return replace(design, pulls=design.pulls[np.argsort(order)])
@@ -122,7 +121,7 @@ def by_entries(vectors: FloatArray) -> IntArray:
 def information(pulls: ArrayLike, fee: float) -> FloatArray:
     """Return w(n), the information that the released sum of n pulls of an arm carries."""
     n = np.asarray(pulls, dtype=np.float64)
-    return np.asarray(4 * n**2 / np.maximum(n + fee, _LEAST))
+    return 4 * n**2 / np.maximum(n + fee, _LEAST)
 
 
 class Position(NamedTuple):
@@ -205,7 +204,8 @@ class Division:
         for _ in range(_ROUNDS if self.hurried else _MORE_ROUNDS):
             position = self._play(rivals, Position(arms, pulls, weights), _STEPS)
             pulls, weights = position.pulls, position.weights
-            variances, whiten, white = self._contrasts(arms, rivals, pulls)
+            pulled, facing = self.vectors[arms], self.vectors[rivals]
+            variances, whiten, white = self._contrasts(pulled, facing, pulls)
             everyone = self.vectors @ whiten
             gains = _gains(weights, white, everyone) * self._scale
             mean = float((weights * variances).sum() / 2)
@@ -236,14 +236,9 @@ class Division:
         return 4 * (self.total + self.share * self.fee) / (self.total + self.fee)
 
     def _contrasts(
-        self, arms: IntArray, rivals: IntArray, pulls: FloatArray | IntArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return variances of the rivals' contrasts, and what whitens vectors, and the rivals."""
-        return self._whitened(self.vectors[arms], self.vectors[rivals], pulls)
-
-    def _whitened(
         self, pulled: FloatArray, rivals: FloatArray, pulls: FloatArray | IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return variances of the rivals' contrasts, and what whitens vectors, and the rivals."""
         each = information(pulls, self.share * self.fee) * (self._scale / 4)
         whiten = whitening(pulled, each, self.known)
         white = rivals @ whiten
@@ -259,7 +254,7 @@ class Division:
         patience = _PATIENCE if self.hurried else _GREAT_PATIENCE
         pulled, facing = self.vectors[arms], self.vectors[rivals]
         for _ in range(steps):
-            variances, whiten, white = self._whitened(pulled, facing, pulls)
+            variances, whiten, white = self._contrasts(pulled, facing, pulls)
             value = float(variances.max())
             stale = 0 if value < best.value * (1 - _SMALL) else stale + 1
             # Without a fee the last position is as good as any, and the play goes on from there.
@@ -320,12 +315,12 @@ class Division:
 
     def _largest(self, rivals: IntArray, pulls: IntArray) -> float:
         """Return `PrivateDesign.variance`, the largest of a contrast."""
-        arms = np.flatnonzero(pulls)
-        variances, whiten, white = self._contrasts(arms, rivals, pulls[arms])
+        pulled, pulls = self.vectors[pulls > 0], pulls[pulls > 0]
+        variances, whiten, white = self._contrasts(pulled, self.vectors[rivals], pulls)
         if len(rivals) < len(self.vectors):
             far = ((self.vectors @ whiten - white.mean(axis=0)) ** 2).sum(axis=1)
             outer = np.argsort(-far)[: 4 * _AT_ONCE]
-            variances = self._contrasts(arms, outer, pulls[arms])[0]
+            variances = self._contrasts(pulled, self.vectors[outer], pulls)[0]
         return float(variances.max())
 
 

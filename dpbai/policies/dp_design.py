@@ -15,7 +15,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.designs.max_det import MaxDet, max_det
+from dpbai.designs.max_det import max_det
 from dpbai.designs.private import Division, PrivateDesign, by_entries, fee
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies.phase import Phase, checked_step
@@ -87,29 +87,29 @@ class DPDesign:
     @property
     def least_budget(self) -> int:
         """A pull for each arm of a basis, and one for each phase after the first."""
-        return self._basis + (self.phases or 1) - 1
+        return max(1, len(self._division.basis)) + (self.phases or 1) - 1
 
     @cached_property
     def timetable(self) -> Timetable:
         """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
         arms = self.features.shape[0]
-        candidates = list(timetables(arms, self.budget, self._basis, self.phases))
-        vectors = self._max_det.coordinates
+        least = max(1, len(self._division.basis))
+        candidates = list(timetables(arms, self.budget, least, self.phases))
+        vectors = self._division.vectors
         if len(candidates) == 1 or not vectors.any():  # where no pull tells anything, all are equal
             return candidates[0]
         pulls = self._division.best(self.budget).pulls
-        return Rehearsal(vectors, pulls, self._fee, candidates).choice()
+        return Rehearsal(vectors, pulls, self._division.fee, candidates).choice()
 
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
         """Return the plan of phase `index` for the `active` arms, after all phases of `past`."""
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
-        rank = self._max_det.coordinates.shape[1]
-        known = np.zeros((rank, rank))
+        known = self._division.known
         seen = [self._seen(phase.pulled, phase.pulls, phase.release) for phase in past]
         for release in seen:
-            known += _information(*release)
+            known = known + _information(*release)
         pulled, pulls, matrix = self._plan(index, active, known)
         seen.append(self._seen(pulled, pulls, matrix))
         arms = self._vectors(active) @ _inverse(known + _information(*seen[-1]))
@@ -144,9 +144,13 @@ class DPDesign:
     def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
         total = self.timetable.pulls[index - 1]
-        arms = sorted(active, key=self._place.__getitem__)
+        arms = sorted(active, key=self._places.__getitem__)
         vectors = self._vectors(arms)
-        design = self._first if index == 1 else Division(vectors, [], self._fee, known).best(total)
+        design = (
+            self._first
+            if index == 1
+            else Division(vectors, [], self._division.fee, known).best(total)
+        )
         if len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
@@ -162,41 +166,24 @@ class DPDesign:
         self, pulled: Sequence[int], pulls: Sequence[int], release: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return what a release tells: linear functions of theta, and the precision of each."""
-        variance = release**2 @ (1 / (4 * np.array(pulls))) + self._fee / 4
+        variance = release**2 @ (1 / (4 * np.array(pulls))) + self._division.fee / 4
         return release @ self._vectors(pulled), 1 / variance
 
     def _vectors(self, arms: Sequence[int]) -> FloatArray:
-        return np.asarray(self._max_det.coordinates[self._place[list(arms)]])
+        return np.asarray(self._division.vectors[self._places[list(arms)]])
 
     @cached_property
-    def _order(self) -> IntArray:
-        """The arms in the order in which all is computed."""
-        return by_entries(self.features)
+    def _places(self) -> IntArray:
+        return np.argsort(by_entries(self.features))
 
     @cached_property
-    def _place(self) -> IntArray:
-        return np.asarray(np.argsort(self._order))
-
-    @cached_property
-    def _max_det(self) -> MaxDet:
-        """A basis of the arms in their order, and their coordinates in it, all of order one."""
-        return max_det(self.features[self._order], max_subsets=0)
-
-    @property
-    def _basis(self) -> int:
-        return max(1, len(self._max_det.indices))
-
-    @cached_property
-    def _fee(self) -> float:
-        return fee(self.epsilon, self.budget)
+    def _division(self) -> Division:
+        found = max_det(self.features[by_entries(self.features)], max_subsets=0)
+        return Division(found.coordinates, found.indices, fee(self.epsilon, self.budget))
 
     @property
     def _noise(self) -> Noise:
         return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
-
-    @cached_property
-    def _division(self) -> Division:
-        return Division(self._max_det.coordinates, self._max_det.indices, self._fee)
 
     @cached_property
     def _first(self) -> PrivateDesign:
