@@ -15,7 +15,7 @@ from scipy import linalg, special
 import dpbai
 from dpbai import max_det
 from dpbai.designs.max_det import basis_coordinates
-from dpbai.designs.scaling import balanced, rank, span_coordinates
+from dpbai.designs.scaling import balancings, rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
 
@@ -314,7 +314,7 @@ def test_a_scale_at_which_an_entry_overflows_is_not_taken():
     """One entry of 1e300 among tiny ones: the mean of the logarithms asks for more than doubles."""
     tiny = np.array([[1, 2, 1], [3, 1, 1], [1, 3, 2], [2, 3, 2]]) * 1e-300
     vectors = np.block([[np.array([[1e300]]), tiny[:1]], [np.full((4, 1), 1e-300), tiny]])
-    scaled, _, _ = balanced(vectors)
+    scaled, _, _ = balancings(vectors)[0]
     assert np.isfinite(scaled).all()
     assert rank(vectors) == 4
 

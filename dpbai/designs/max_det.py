@@ -175,7 +175,7 @@ def _swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = N
     A swap multiplies the volume by the coordinate that it removes, so the search ends when no
     coordinate exceeds 1. Swaps update the coordinates by a rank-one correction; they are computed
     afresh at the end, and the search goes on if rounding had hidden a swap. With exponents `rows`
-    of the vectors, see `balanced`, no correction bears them, so each swap is the last.
+    of the vectors, see `balancings`, no correction bears them, so each swap is the last.
     """
     indices, dimension = basis.copy(), basis.size
     while True:

@@ -29,9 +29,8 @@ def rank(vectors: FloatArray) -> int:
     before the singular values are compared with rounding error.
     """
     vectors = _check.matrix(vectors, "vectors", least_rows=1)
-    if _plainly_independent(vectors):
-        return int(vectors.shape[1])
-    return _visible_rank(balanced(vectors)[0])
+    tall = vectors if len(vectors) >= vectors.shape[1] else vectors.T
+    return tall.shape[1] if _plainly_independent(tall) else _visible_rank(balancings(vectors)[0][0])
 
 
 def _plainly_independent(vectors: FloatArray) -> bool:
@@ -44,11 +43,6 @@ def _plainly_independent(vectors: FloatArray) -> bool:
         factor, failed = linalg.lapack.dpotrf(moments)
         condition = linalg.lapack.dpocon(factor, np.abs(moments).sum(axis=0).max())[0]
     return bool(not failed and condition > _PLAIN)
-
-
-def balanced(vectors: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the first of `balancings`."""
-    return balancings(vectors)[0]
 
 
 def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray]]:

@@ -1,13 +1,10 @@
 """The plan of one phase, and what a policy is: a planner of phases.
 
 All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
-number and on the active set alone. A `Phase` says it completely: which arms to pull and how often,
-which statistic of their empirical means to release, with which noise, how to turn the release into
-estimates of all active arms, and how many arms to keep. No policy draws a random number or sees a
-reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same plan.
-
-A policy may also remember: estimate from all that was released so far, and plan with the path of
-active sets in view. What was released is public, so this costs no privacy.
+number and on the active set alone. A `Phase` says it completely. No policy draws a random number or
+sees a reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same
+plan. A policy may also remember: estimate from all that was released so far, and plan with the path
+of active sets in view. What was released is public, so this costs no privacy.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -193,7 +190,7 @@ class Phase:
         `released` has shape (trials, remembered + q). Arms that tie for the last places get them at
         random, all with the same chance; from `rng` nothing is drawn where there is no tie.
         """
-        some, kept = self._survivors(released, rng)
+        some, kept = self._ranking.survivors(released, rng)
         arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
         if self.keep > 1:
             return arms[np.nonzero(kept.T)[1]].reshape(len(released), self.keep)
@@ -202,15 +199,10 @@ class Phase:
 
     def survivals(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
         """Return in how many trials each active arm survives; shape and ties as in `survivors`."""
-        some, kept = self._survivors(released, rng)
+        some, kept = self._ranking.survivors(released, rng)
         times = np.zeros(len(self.active), dtype=np.int64)
         times[some] = [np.count_nonzero(row) for row in kept]
         return times
-
-    def _survivors(
-        self, released: FloatArray, rng: np.random.Generator
-    ) -> tuple[IntArray, BoolArray]:
-        return self._ranking.survivors(released, rng)
 
     @cached_property
     def _ranking(self) -> Ranking:
@@ -271,18 +263,11 @@ class Policy(Protocol):
         """
 
 
-@runtime_checkable
-class RememberingPolicy(Policy, Protocol):
-    """A policy whose phases decode all releases so far; it has `remembers = True`."""
+def remembers(policy: Policy) -> bool:
+    """Return whether a policy plans with the path of active sets, and decodes all releases.
 
-    remembers: bool
-
-    def phase(self, index: int, active: Sequence[int], past: tuple[Phase, ...] = ()) -> Phase:
-        """Return the plan of phase `index` after the phases of `past`, in their order."""
-
-
-def remembers(policy: Policy) -> TypeGuard[RememberingPolicy]:
-    """Return whether a policy plans with the path of active sets, and decodes all releases."""
+    It then has `remembers = True`, and its `phase` takes the phases before as a third argument.
+    """
     return getattr(policy, "remembers", False) is True
 
 
@@ -315,7 +300,8 @@ def planned(
     the policy remembers.
     """
     active = tuple(active)
-    phase = policy.phase(index, active, past) if remembers(policy) else policy.phase(index, active)
+    told = (past,) if remembers(policy) else ()
+    phase = policy.phase(index, active, *told)
     if not isinstance(phase, Phase):
         raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
     if (phase.index, phase.active) != (index, active):
