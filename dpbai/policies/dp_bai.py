@@ -134,8 +134,8 @@ class DPBAI:
 class Baseline(DPBAI):
     """Baseline: DP-BAI that ignores the features and pulls every active arm (Sec. 5).
 
-    Parameters are those of `DPBAI`; only the number and the dimension of the arms are used. The
-    T' of the paper overspends on its own instance; the default rule "strict" does not.
+    Parameters are those of `DPBAI`. The T' of the paper overspends on its own instance; the default
+    rule "strict" does not.
     """
 
     collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(baseline_collections)

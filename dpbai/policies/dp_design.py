@@ -55,11 +55,10 @@ class DPDesign:
 
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2. The first of several takes 2/5, 3/5 or 4/5 of T, and the others share
-    the rest equally. All these are rehearsed on made-up arms with the same features
-    (`policies.rehearsal`). The choice is the one that finds the best arm most often, where a
-    further phase must add at least half a standard error. It depends on features, T and epsilon
-    alone. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more than three
-    take half of T first, and go from 12 arms (at least one for each phase) to 2 by equal factors.
+    the rest equally. All these are rehearsed (`policies.rehearsal`), and a further phase must add
+    at least half a standard error. `phases` fixes the number, and leaves sizes and shares to the
+    rehearsal; more than three take half of T first, and go from 12 arms (at least one for each
+    phase) to 2 by equal factors.
     """
 
     features: FloatArray

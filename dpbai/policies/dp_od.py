@@ -53,9 +53,7 @@ class DPOD(ODLinBAI):
         if math.isinf(self.epsilon) or not vectors.any():
             return NoNoise()
         if self.norm == "l2":
-            largest = float(np.abs(self.scaled_features).max())
-            units = self.scaled_features / largest
-            length = largest * float(np.linalg.norm(units, axis=1).max())
+            length = float(np.linalg.norm(self.scaled_features, axis=1).max())
         else:
             length = float(np.abs(vectors).sum(axis=1).max())
         if not 0 < length / self.epsilon < _LARGEST_SCALE:

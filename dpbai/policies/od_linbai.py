@@ -73,17 +73,13 @@ class ODLinBAI:
     @property
     def least_budget(self) -> int:
         """The least budget that leaves something to pull after what rounding up may cost."""
-        return self._reserve + 1
-
-    @property
-    def _reserve(self) -> int:
         arms, dimension = self.features.shape
-        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(self._halved)
+        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(self._halved) + 1
 
     @property
     def pulls_per_phase(self) -> Fraction:
         """m, the pulls of one phase before rounding up."""
-        return Fraction(self.budget - self._reserve, len(self.sizes) - 1)
+        return Fraction(self.budget + 1 - self.least_budget, len(self.sizes) - 1)
 
     def noise(self, vectors: FloatArray) -> Noise:  # noqa: ARG002
         """Return the noise on the moment vector of active `vectors`: none."""

@@ -35,17 +35,7 @@ _MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms tha
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """How one phase ranks its arms; releases have shape (trials, q).
-
-    Attributes
-    ----------
-    decoder : ndarray of shape (arms, q) or None
-        None stands for the identity.
-    reach : ndarray of shape (q,)
-        The largest size of each statistic before noise.
-    keep : int
-        How many survive, at most as many as there are arms.
-    """
+    """How one phase ranks its arms: `decoder_matrix`, `reach` and `keep` are those of the plan."""
 
     decoder: FloatArray | None
     reach: FloatArray

@@ -1,11 +1,10 @@
 """How many phases a private design should have, how large, and how much each should spend.
 
 Privacy makes adaptivity expensive: two half batches of one arm carry half the information of one
-batch while noise rules. What a further phase gains depends on features, budget and epsilon, and can
-be tried out on made-up arms. A `Rehearsal` runs every candidate on the same made-up parameters and
-noise, with normal laws in place of the true ones, and takes the one that finds the best arm most
-often. No reward comes into it, and the made-up numbers are the same at every call: the choice is a
-function of features, budget and epsilon alone.
+batch while noise rules. What a further phase gains can be tried out on made-up arms. A `Rehearsal`
+runs every candidate on the same made-up parameters and noise, with normal laws in place of the true
+ones, and takes the one that finds the best arm most often. No reward comes into it, and the made-up
+numbers are the same at every call: the choice depends on features, budget and epsilon alone.
 """
 
 from __future__ import annotations

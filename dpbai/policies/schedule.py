@@ -1,13 +1,11 @@
-r"""How many arms survive each phase of DP-BAI, and how much of the budget is usable (Sec. 3.1).
+"""How many arms survive each phase of DP-BAI, and how much of the budget is usable (Sec. 3.1).
 
 The active set first shrinks by a factor of about lambda per phase, towards ceil(d^2/4) arms, then
 halves until one arm is left. The paper gives the sizes twice, differently: eqs. (4) to (8) with
-N = {1, 2, ...} (`convention="printed"`), and the sequence that its worked example and the proof of
-Theorem 4.2 use (`convention="proof"`).
+N = {1, 2, ...}, and the sequence that its worked example and the proof of Theorem 4.2 use.
 
-T' of eq. (8) subtracts what rounding up may cost, but too little in phases that pull
-every active arm: as printed, the policy can pull more than T. `budget_rule="strict"` lowers T'
-until the dearest plan that any active sets can cause stays within T.
+T' of eq. (8) subtracts what rounding up may cost, but too little in phases that pull every active
+arm: as printed, the policy can pull more than T.
 """
 
 from __future__ import annotations
@@ -70,9 +68,9 @@ class Schedule:
     budget : int
         T, the number of pulls that must not be exceeded.
     convention : {"printed", "proof"}
-        Which of the paper's two size sequences to use.
+        Which of the two sequences of sizes to use: that of Sec. 3, or that of the proof.
     budget_rule : {"strict", "printed"}
-        Whether T' is lowered so that no plan overspends, or kept as printed.
+        Whether T' is lowered until the dearest plan that any active sets can cause stays within T.
     collections : callable
         `collections(size, dimension)` gives the numbers of arms that a phase with `size` active
         arms may pull.
@@ -134,26 +132,26 @@ class Schedule:
             terms.append(max(1, math.ceil((terms[-1] + 1) / self.lam)) - 1)
         return tuple(terms)
 
+    @property
+    def _least_index(self) -> int:
+        """The first element of N, from which on eq. (8) looks for terms."""
+        return 0 if self.convention == "proof" else 1
+
     @cached_property
     def M1(self) -> int:  # noqa: N802
         """Number of phases of the first stage, eq. (8)."""
-        return self.h.index(0, 0 if self.convention == "proof" else 1)
+        return self.h.index(0, self._least_index)
 
     @cached_property
     def M(self) -> int:  # noqa: N802
         """Number of phases, eq. (8)."""
-        if self.convention == "proof":
-            return self.M1 + self.g.index(1)
-        return self.M1 + self.g.index(1, 1) - 1
+        return self.M1 + self.g.index(1, self._least_index) - self._least_index
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """s_1, ..., s_{M+1}: the number of active arms in each phase, then 1, eq. (7)."""
-        shift = 1 if self.convention == "proof" else 0
-        return tuple(
-            self.g[0] + self.h[p - 1] if p <= self.M1 else self.g[p - self.M1 - shift]
-            for p in range(1, self.M + 2)
-        )
+        first = tuple(self.g[0] + excess for excess in self.h[: self.M1])
+        return first + self.g[self._least_index :][: self.M + 1 - self.M1]
 
     @property
     def reserve(self) -> int:
@@ -184,13 +182,10 @@ class Schedule:
 
     @cached_property
     def usable_budget(self) -> int:
-        """T' under the budget rule.
-
-        Under "strict" it is the largest value up to the printed T' whose dearest plan costs at most
-        T; the cost never falls as T' grows.
-        """
+        """T' under the budget rule."""
         if self.budget_rule == "printed":
             return self.printed_budget
+        # The cost of the dearest plan never falls as T' grows.
         return bisect_right(range(1, self.printed_budget + 1), self.budget, key=self.dearest)
 
     @property
