@@ -170,9 +170,12 @@ class Schedule:
     def dearest(self, usable: int) -> int:
         """Return the most pulls in all that any active sets can cause when T' is `usable`."""
         return sum(
-            max(m * self.pulls(usable, m) for m in self.collections(size, self.dimension))
-            for size in self.sizes[:-1]
+            max(m * self.pulls(usable, m) for m in collections) for collections in self._collections
         )
+
+    @cached_property
+    def _collections(self) -> list[tuple[int, ...]]:
+        return [tuple(self.collections(size, self.dimension)) for size in self.sizes[:-1]]
 
     @cached_property
     def least_budget(self) -> int:
