@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Literal, get_args
 
 import numpy as np
@@ -257,27 +258,46 @@ def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
 def _run(
     batch: list[_Group], instance: Instance, rng: np.random.Generator, remember: bool
 ) -> Iterator[tuple[_Group, tuple[int, ...], FloatArray]]:
-    """Yield each group with each of its surviving sets, and the releases of these trials."""
+    """Yield each group with each of its surviving sets, and the releases of these trials.
+
+    Groups whose plans differ in the names of arms only are executed as one.
+    """
     plans = [(group.phase, len(group.released)) for group in batch]
-    for group, mean in zip(batch, _empirical_means(plans, instance, rng), strict=True):
-        phase, before = group.phase, group.released
-        noise = phase.noise.sample(rng, (len(before), phase.coordinates))
-        released = phase.statistic(mean) + noise
+    pairs = zip(batch, _empirical_means(plans, instance, rng), strict=True)
+    for _, alike in groupby(pairs, key=lambda pair: _but_for_names(pair[0].phase)):
+        groups, means = zip(*alike, strict=True)
+        phase, trials = groups[0].phase, [len(group.released) for group in groups]
+        several = len(groups) > 1
+        noise = phase.noise.sample(rng, (sum(trials), phase.coordinates))
+        released = phase.statistic(np.concatenate(means) if several else means[0]) + noise
         if phase.remembered:
-            released = np.hstack([before, released])
-        if phase.keep == 1:
+            released = np.hstack([groups[0].released, released])
+        if phase.keep == 1 and not several:
             times = phase.survivals(released, rng).tolist()
             for arm, count in zip(phase.active, times, strict=True):
                 if count:
-                    yield group, (arm,), np.empty((count, 0))
+                    yield groups[0], (arm,), np.empty((count, 0))
             continue
         survivors = phase.survivors(released, rng)
+        if several:  # the same places in other active sets
+            owners = np.repeat(np.arange(len(groups)), trials)[:, None]
+            active = np.array([group.phase.active for group in groups])
+            places = np.searchsorted(phase.active, survivors)
+            survivors = np.hstack([owners, active[owners, places]])
         order, begins = sorted_rows(survivors)
         starts = np.flatnonzero(begins)
         ends = [*starts[1:].tolist(), len(order)]
-        for kept, start, end in zip(survivors[order[starts]].tolist(), starts, ends, strict=True):
+        for row, start, end in zip(survivors[order[starts]].tolist(), starts, ends, strict=True):
+            group = groups[row.pop(0)] if several else groups[0]
             which = order[start:end]
-            yield group, tuple(kept), released[which] if remember else np.empty((end - start, 0))
+            yield group, tuple(row), released[which] if remember else np.empty((end - start, 0))
+
+
+def _but_for_names(phase: Phase) -> object:
+    """Return what two plans have in common if they release means, estimate them, and keep alike."""
+    if phase.release_matrix is None and phase.decoder_matrix is None:
+        return phase.noise, phase.coordinates, phase.keep
+    return id(phase)
 
 
 def _empirical_means(
