@@ -74,6 +74,10 @@ _STYLE: Any = {
 class Picture(Figure):
     """A figure that a notebook stores as a small SVG, sharp on every screen and in print."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.named: list[Axes] = []  # panels whose lines are named when all has its place
+
     def svg(self) -> str:
         """Return the figure as SVG, the same text each time.
 
@@ -153,6 +157,8 @@ def canvas(
             # The layout settles when it is made and moves on the next drawing: fix it here.
             _lay_out(figure)
             figure.set_layout_engine("none")
+            for panel in figure.named:
+                _name_lines(panel)
         finally:
             plt.close(figure)
 
@@ -190,11 +196,10 @@ def panels_in_a_grid(
 def name_lines(*panels: Axes) -> None:
     """Write the name of each labelled line in its colour beside it, where there is most room.
 
-    Call this for all panels of a figure when all is drawn and the limits are set.
+    That is done when the `canvas` of these panels is left, and everything has its place.
     """
-    _lay_out(cast(Figure, panels[0].figure))
-    for axes in panels:
-        _name_lines(axes)
+    for panel in panels:
+        cast(Picture, panel.figure).named.append(panel)
 
 
 def _name_lines(axes: Axes) -> None:
