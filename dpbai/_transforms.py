@@ -33,7 +33,7 @@ _CHECK = 1e-12
 _TINY = 1e-300
 _AGREE = 1e-8  # of a rule with one of twice the step: its own error is about the square
 _HALVINGS = 6
-_COARSE = 200
+_COARSE = np.geomspace(1e-6, 1, 200)
 _BLOCK = 2**18
 
 
@@ -233,11 +233,11 @@ class _Beta:
     def _ends(self, angle: float, reach: float, tilt: float) -> tuple[float, float]:
         """Return real parts of u at which a path may end."""
         low, high = 40 + math.log(1 + reach) - np.log([self.rest, self.mean])
-        ladder = np.geomspace(1e-6, 1, _COARSE)
-        u = np.concatenate([-low * ladder[::-1], [0.0], high * ladder])
+        u = np.concatenate([-low * _COARSE[::-1], [0.0], high * _COARSE])
         # abs(1 - m + m e^u) falls to cos(Im u / 2) of its real value at most.
         most = _NEGLIGIBLE + 2 * tilt - self.total * math.log(math.cos(angle / 2))
-        seen = np.flatnonzero(self.total * self._bernoulli(u.astype(complex)).real < most)
+        heights = np.logaddexp(math.log(self.rest), math.log(self.mean) + u) - self.mean * u
+        seen = np.flatnonzero(self.total * heights < most)
         return float(u[max(seen[0] - 1, 0)]), float(u[min(seen[-1] + 1, u.size - 1)])
 
     def _bernoulli(self, u: ComplexArray) -> ComplexArray:
