@@ -30,7 +30,8 @@ from dpbai.simulate import binomial_interval, simulate
 
 _FIRST_TRIALS = 100
 # Relative errors of exact probabilities: the next one serves where the last cannot decide.
-_TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-9)
+_TOLERANCES = (1e-4, 1e-6, 1e-9)
+_COARSE = 1e-2
 _GROWTH = 4
 _COARSEST = 1 / 8
 _PLANS_KEPT = 2**12
@@ -241,7 +242,7 @@ class _Judge:
             # A few trials cost less than bounds, and bounds less than many trials.
             elif done == more and self._bounds_may_tell(errors / done):
                 with suppress(NotExactError):
-                    low, high = error_bounds(policy, self.instance, rtol=_TOLERANCES[0])
+                    low, high = error_bounds(policy, self.instance, rtol=_COARSE)
                     bounded = self._verdict(0.0 if self.within else low, high)
                     if bounded != "undecided":
                         return bounded
@@ -369,7 +370,7 @@ def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instan
     """
     terms = independent_terms(phase, instance)
     weights = np.hstack([normals @ phase.release, normals])
-    leads = HalfSpaces(terms, weights, _TOLERANCES[0])
+    leads = HalfSpaces(terms, weights, _COARSE)
     means, deviations = leads.means[:, None], leads.deviations[:, None]
     coarse = phase.noise.standard_deviation * np.abs(normals).max(axis=1)
     with np.errstate(divide="ignore"):
