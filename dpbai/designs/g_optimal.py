@@ -197,17 +197,22 @@ def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     information = (arms * share[:, None]).T @ arms
     second = (arms @ np.linalg.solve(information, arms.T)) ** 2
     solution = linalg.lstsq(second, np.ones(support.size))[0]
-    direction = share - solution / solution.sum()
-    falling = direction < 0
-    ratios = np.full(support.size, np.inf)
-    ratios[falling] = share[falling] / -direction[falling]
-    length = min(1.0, ratios.min())
-    moved = np.where(ratios > length, share + length * direction, 0.0)
+    moved = _moved(share, share - solution / solution.sum(), 1.0)
     before, after = (np.linalg.slogdet((arms * w[:, None]).T @ arms)[1] for w in (share, moved))
     result = weights.copy()
     if after > before:
         result[support] = moved
     return result
+
+
+def _moved(weights: FloatArray, direction: FloatArray, most: float) -> FloatArray:
+    """Return weights moved along a direction, by `most` or until the first of them is 0."""
+    falling = direction < 0
+    ratios = np.full(weights.size, np.inf)
+    ratios[falling] = weights[falling] / -direction[falling]
+    length = min(most, ratios.min())
+    moved = np.maximum(weights + length * direction, 0.0)
+    return np.asarray(np.where(ratios > length, moved, 0.0))
 
 
 def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
@@ -226,12 +231,7 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
         direction = linalg.qr(vectors[some][:, rows] * vectors[some][:, columns])[0][:, -1]
         if direction.max() < -direction.min():
             direction = -direction
-        positive = direction > 0
-        ratios = np.full(some.size, np.inf)
-        ratios[positive] = weights[some][positive] / direction[positive]
-        first = int(np.argmin(ratios))
-        weights[some] = np.maximum(weights[some] - ratios[first] * direction, 0.0)
-        weights[some[first]] = 0.0
+        weights[some] = _moved(weights[some], np.asarray(-direction), np.inf)
         support = np.flatnonzero(weights)
     if support.size == rank:  # the best weights on a basis are equal
         weights[support] = 1.0
