@@ -147,8 +147,8 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
 
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
     """Return rows that form a basis, by a column-pivoted QR decomposition."""
-    order = linalg.qr(vectors.T, mode="r", pivoting=True)[1]
-    return np.asarray(order[:dimension], dtype=np.int64)
+    order = linalg.lapack.dgeqp3(vectors.T)[1][:dimension]
+    return np.asarray(order, dtype=np.int64) - 1
 
 
 def unit_rows(vectors: FloatArray) -> FloatArray:
