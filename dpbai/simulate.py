@@ -205,10 +205,10 @@ _Path = tuple[tuple[Phase, ...], tuple[int, ...]]
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     arms = instance.arms
     rng = _check.generator(seed)
-    # Which trials reached each active set, on each path that is remembered, and the most pulls of
-    # any of them on the way.
-    start: _Path = (), tuple(range(arms))
-    reached, spent = {start: [np.empty((trials, 0))]}, {start: 0}
+    # The trials that reached each active set, on each path that is remembered: in parts, each with
+    # the pulls on its way and what it released.
+    reached: dict[_Path, list[tuple[int, FloatArray]]]
+    reached = {((), tuple(range(arms))): [(0, np.empty((trials, 0)))]}
     recommended = np.zeros(arms, dtype=np.int64)
     index, pulls, epsilon, delta = 0, 0, 0.0, 0.0
     told: tuple[Noise, tuple[int, ...]] | None = None
@@ -216,23 +216,23 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
         index += 1
         groups = []
         for (past, active), parts in reached.items():
-            pulls = max(pulls, spent[past, active])
+            spent = max(part[0] for part in parts)
+            pulls = max(pulls, spent)
             if len(active) == 1:
-                recommended[active[0]] += sum(map(len, parts))
+                recommended[active[0]] += sum(len(part[1]) for part in parts)
                 continue
-            phase = planned(policy, index, active, spent=spent[past, active], past=past)
-            cost = spent[past, active] + phase.cost
-            groups.append(_Group(phase, past, cost, np.concatenate(parts)))
+            phase = planned(policy, index, active, spent=spent, past=past)
+            released = np.concatenate([part[1] for part in parts])
+            groups.append(_Group(phase, past, spent + phase.cost, released))
             if phase.release_matrix is not None or told != (phase.noise, phase.pulls):
                 told = phase.noise, phase.pulls  # most plans of a phase lose the same
                 epsilon = max(epsilon, phase.loss(instance.reward_bound))
                 delta = max(delta, phase.noise.delta)
-        reached, spent = {}, {}
+        reached = {}
         for batch in _batches(groups):
             for group, active, released in _run(batch, instance, rng, remembers(policy)):
                 path = path_after(policy, group.past, group.phase), active
-                reached.setdefault(path, []).append(released)
-                spent[path] = max(spent.get(path, 0), group.spent)
+                reached.setdefault(path, []).append((group.spent, released))
     return Simulation(recommended, instance.gaps, pulls, epsilon, delta)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import LayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox
@@ -154,24 +155,18 @@ def canvas(
         figure, axes = plt.subplots(rows, columns, figsize=size, FigureClass=Picture, **options)
         try:
             yield figure, axes
-            # The layout settles when it is made and moves on the next drawing: fix it here.
-            _lay_out(figure)
+            for axis in (side for each in figure.axes for side in (each.xaxis, each.yaxis)):
+                low, high = sorted(axis.get_view_interval())
+                if axis.get_scale() == "log" and high > _LONG_AXIS * low:
+                    axis.set_minor_locator(NullLocator())  # a tick for each digit: a hundred
+            # The layout settles when it is made and moves on the next drawing: fix it here. To draw
+            # without rendering would make it too, at twice the price.
+            cast(LayoutEngine, figure.get_layout_engine()).execute(figure)
             figure.set_layout_engine("none")
             for panel in figure.named:
                 _name_lines(panel)
         finally:
             plt.close(figure)
-
-
-def _lay_out(figure: Figure) -> None:
-    """Give everything its place, at half the price of drawing without rendering."""
-    for axis in (side for axes in figure.axes for side in (axes.xaxis, axes.yaxis)):
-        low, high = sorted(axis.get_view_interval())
-        if axis.get_scale() == "log" and high > _LONG_AXIS * low:
-            axis.set_minor_locator(NullLocator())  # a tick for each digit would be a hundred
-    engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.execute(figure)
 
 
 @contextmanager
