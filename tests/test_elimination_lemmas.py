@@ -5,6 +5,7 @@ Checks take the bound as an argument where a mistaken constant is shown to fail 
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -68,8 +69,10 @@ MAX_DET = [
 EPSILONS = (0.03, 0.2, 1.0, 8.0)
 
 
+@cache
 def comparisons():
-    """Yield exact P(arm j is not below the best), its gap, epsilon, n, d_Q and count."""
+    """Return exact P(arm j is not below the best), its gap, epsilon, n, d_Q and count."""
+    found = []
     for n in (1, 2, 3, 5, 9, 16, 30, 60, 110):
         for epsilon in EPSILONS:
             scale = 1 / (n * epsilon)
@@ -77,30 +80,28 @@ def comparisons():
                 exact = wrong_order(
                     [1, -1], [low, high], n, lambda x, s=scale: equal_pair_tail(s, x)
                 )
-                yield exact, high - low, epsilon, n, None, n
+                found.append((exact, high - low, epsilon, n, None, n))
             for arm, best, means in MAX_DET:
                 weights = np.subtract(arm, best)
                 exact = wrong_order(
                     weights, means, n, lambda x, w=weights, s=scale: laplace_sum_tail(w, s, x)
                 )
                 gap = float(-weights @ means)
-                yield exact, gap, epsilon, n, len(means), math.ceil(n / len(means))
-
-
-COMPARISONS = list(comparisons())
+                found.append((exact, gap, epsilon, n, len(means), math.ceil(n / len(means))))
+    return found
 
 
 def _concentration_holds():
     return all(
         exact <= suboptimal_arm(gap, epsilon=epsilon, count=count) * ROUNDING
-        for exact, gap, epsilon, _, _, count in COMPARISONS
+        for exact, gap, epsilon, _, _, count in comparisons()
     )
 
 
 def test_the_concentration_lemma_bounds_the_exact_probability_for_every_number_of_pulls():
-    assert len(COMPARISONS) > 300
-    assert all(gap > 0 for _, gap, *_ in COMPARISONS)
-    assert sum(suboptimal_arm(g, epsilon=e, count=c) < 1 for _, g, e, _, _, c in COMPARISONS) > 20
+    assert len(comparisons()) > 300
+    assert all(gap > 0 for _, gap, *_ in comparisons())
+    assert sum(suboptimal_arm(g, epsilon=e, count=c) < 1 for _, g, e, _, _, c in comparisons()) > 20
     assert _concentration_holds()
 
 
@@ -111,7 +112,7 @@ def test_the_concentration_lemma_fails_with_a_constant_too_small(monkeypatch):
 
 def test_case_1_has_the_constants_4_and_8():
     """exp(-n Delta^2 / 4) + exp(-epsilon n Delta / 8), for every n; 1/2 for either is too small."""
-    case_1 = [(p, gap, epsilon, n) for p, gap, epsilon, n, rank, _ in COMPARISONS if rank is None]
+    case_1 = [(p, gap, epsilon, n) for p, gap, epsilon, n, rank, _ in comparisons() if rank is None]
 
     def holds(rewards, noise):
         return all(
@@ -128,7 +129,7 @@ def test_case_2_has_the_constants_8_and_16_from_the_linear_branch_on():
     """2 exp(-n Delta^2 / (8 d_Q)) + 2 exp(-epsilon n Delta / 16)."""
     case_2 = [
         (p, gap, epsilon, n, rank)
-        for p, gap, epsilon, n, rank, _ in COMPARISONS
+        for p, gap, epsilon, n, rank, _ in comparisons()
         if rank and epsilon * n * gap >= 8 * rank
     ]
     assert len(case_2) > 40
