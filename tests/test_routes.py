@@ -182,6 +182,16 @@ def test_bounds_and_exact_errors_of_more_arms_agree(kind, means, pulls, noise):
     assert high >= expected * (1 - 1e-5)
 
 
+@pytest.mark.parametrize("deviation", [2e-4, 5e-5])
+def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
+    """Five pulls each: by the law of sums of five uniforms, up to the noise's own part."""
+    instance = laws(dpbai.Uniform(0.25), dpbai.Bernoulli(0.5), dpbai.Uniform(0.01))
+    policy = one_phase((5, 5, 5), dpbai.Gaussian(deviation, 1e-5))
+    above_two, above_four = 1 - (2**5 - 5) / 120, 1 / 120
+    expected = (1 + 5 * above_two + 10 * above_four) / 2**5
+    assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-6)
+
+
 @given(st.sampled_from([-1e-12, 1 + 1e-12, -1.0, 2.0, math.nan, math.inf]))
 def test_what_lies_beyond_the_ends_is_refused(mean):
     for law in (dpbai.Bernoulli, dpbai.Beta):

@@ -31,13 +31,15 @@ from dpbai.exact.inversion import Variable
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import SMALLEST_LOG, LogFunction, RoughDensityError, log_integral
-from dpbai.exact.terms import NotExactError, Term, mean_term, noise_term, two_values
+from dpbai.exact.terms import NotExactError, Term, atoms, mean_term, noise_term, two_values
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical, RewardLaw
+
+_MOST_SPIKES = 2**12
 
 
 def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
@@ -166,7 +168,8 @@ def _outside(
         return _half_plane(phase, instance, normals[0], rtol, shift, edge)
     first, second = _coordinates(phase, instance, rtol, shift)
     kinks = [-along / across * second.knots for across, along in normals if across]
-    knots = np.concatenate([[0.0], first.knots, *kinks])
+    spikes = _spikes(first, phase, instance, 0, float(shift[0]))
+    knots = np.concatenate([[0.0], spikes, *kinks])
 
     def outside(x: FloatArray, below: LogFunction, above: LogFunction) -> FloatArray:
         """Return the log probability of leaving the cone where the first coordinate is x."""
@@ -277,8 +280,9 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
 def _not_largest(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
     """Return the probability that another independent coordinate exceeds the best arm's."""
     others = _coordinates(phase, instance, rtol, shift)
-    knots = np.concatenate([other.knots for other in others])
     best = others.pop(instance.best)
+    spikes = _spikes(best, phase, instance, instance.best, float(shift[instance.best]))
+    knots = np.concatenate([spikes, *(other.knots for other in others)])
 
     def log_bounds(x: FloatArray) -> FloatArray:
         return np.minimum([other.log_bound(x, 1) for other in others], 0.0)
@@ -330,3 +334,36 @@ def _on_lattice(
     low, high = sorted((weight * low, weight * high))
     count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
     return LatticeVariable(start + low, step, count, share if weight > 0 else 1 - share, scale)
+
+
+def _spikes(
+    variable: Variable | LatticeVariable,
+    phase: Phase,
+    instance: Instance,
+    coordinate: int,
+    start: float,
+) -> FloatArray:
+    """Return where the density of a released coordinate has kinks, or rises and falls in spikes.
+
+    It has a spike about each value that its discrete rewards can add up to, when noise and other
+    rewards are thin beside the distances of the values. An integral would step over them.
+    """
+    widths, discrete = [phase.noise.standard_deviation], []
+    for entry in np.flatnonzero(phase.release[coordinate]).tolist():
+        law, pulls = instance.laws[phase.pulled[entry]], phase.pulls[entry]
+        weight = float(phase.release[coordinate, entry])
+        if isinstance(law, Bernoulli | Empirical):
+            discrete.append((weight / pulls * atoms(law)[0], pulls))
+        else:
+            widths.append(abs(weight) * mean_term(law, pulls).deviation)
+    width = math.hypot(*widths)
+    steps = max((np.ptp(values) for values, _ in discrete), default=0.0)
+    if isinstance(variable, LatticeVariable) or width == 0 or steps <= 4 * width:
+        return variable.knots
+    points = np.array([start])
+    for values, pulls in discrete:
+        for _ in range(pulls):
+            points = np.unique(np.round(np.add.outer(points, values) / width)) * width
+            if points.size > _MOST_SPIKES:
+                raise RoughDensityError("noise is far thinner than the many steps of its rewards")
+    return np.asarray(np.add.outer(points, width * np.array([-30, -8, 8, 30])).ravel())
