@@ -357,8 +357,8 @@ def _spikes(
         else:
             widths.append(abs(weight) * mean_term(law, pulls).deviation)
     width = math.hypot(*widths)
-    steps = max((np.ptp(values) for values, _ in discrete), default=0.0)
-    if isinstance(variable, LatticeVariable) or width == 0 or steps <= 4 * width:
+    steps = [np.diff(np.sort(values)).max(initial=0.0) for values, _ in discrete]
+    if isinstance(variable, LatticeVariable) or width == 0 or max(steps, default=0) <= 4 * width:
         return variable.knots
     points = np.array([start])
     for values, pulls in discrete:
