@@ -55,7 +55,7 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
     vectors : array_like of shape (K, d)
         Feature vectors, K >= 1, of any rank r.
     tolerance : float, default 1e-8
-        The search ends when the largest variance is at most r (1 + tolerance).
+        At least 1e-12. The search ends when the largest variance is at most r (1 + tolerance).
 
     Returns
     -------
@@ -65,9 +65,6 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
 
     Raises
     ------
-    ValueError
-        If `vectors` is not a finite 2-D array with at least one row and one column, or `tolerance`
-        is below 1e-12.
     RuntimeError
         If the gap does not reach `tolerance` in 100000 steps, or because of rounding error.
 

@@ -67,11 +67,6 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
     indices : ndarray of int, shape (r,)
     coordinates : ndarray of shape (K, r)
         `vectors = coordinates @ vectors[indices]`.
-
-    Raises
-    ------
-    ValueError
-        If the columns are not independent.
     """
     vectors = _check.matrix(vectors, "vectors", least_rows=1)
     if not vectors.any(axis=0).all() or len(vectors) < vectors.shape[1]:
@@ -128,11 +123,6 @@ def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
     -------
     MaxDet
         Ties between subsets go to the smallest indices.
-
-    Raises
-    ------
-    ValueError
-        If `vectors` is not a finite 2-D array with at least one row and one column.
 
     Notes
     -----

@@ -81,11 +81,6 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     PrivateDesign
         It spends all pulls but those that arms alike would have to share unevenly.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
     Notes
     -----
     Two players take turns. The weight of a contrast grows in proportion to its variance; the pulls

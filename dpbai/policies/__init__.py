@@ -2,7 +2,8 @@
 
 A policy of its own is one class in one file. `phase` says what a plan and a policy are, `schedule`
 holds the sizes of the paper's Sec. 3. Nothing here draws a random number, sees a reward, or knows
-which engine will execute a plan, or what a plan gives away.
+which engine will execute a plan, or what a plan gives away. An argument outside the range that is
+stated for it is a `ValueError`; if a budget is too small, the message names the least one.
 """
 
 from dpbai.policies.dp_bai import DPBAI, Baseline, DPBAIGauss

@@ -52,11 +52,6 @@ class DPBAI:
         Which of the paper's two sequences of sizes to use, see `Schedule`.
     budget_rule : {"strict", "printed"}
         "strict" never pulls more than `budget`; "printed" keeps the paper's T', which may.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range; if `budget` is too small, the message names the least one.
     """
 
     features: FloatArray

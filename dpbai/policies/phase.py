@@ -40,7 +40,7 @@ class Phase:
     active : tuple of int
         Arms in play, increasing.
     pulled : tuple of int
-        The m arms to pull, distinct, some of the active ones.
+        The m arms to pull, some of the active ones; distinct, since no reward is used twice.
     pulls : tuple of int
         How often to pull each of them, each at least 1.
     noise : Noise
@@ -53,11 +53,6 @@ class Phase:
         None stands for the identity: nothing is remembered, and q = len(active).
     remembered : int, default 0
         How many coordinates the phases before have released, if their releases are decoded too.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is no plan: an arm that is pulled twice could have a reward used twice, for instance.
     """
 
     index: int
@@ -254,13 +249,7 @@ class Policy(Protocol):
         """
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index`, counted from 1, when `active` are in play.
-
-        Raises
-        ------
-        ValueError
-            If there is no such phase, or it has another number of active arms.
-        """
+        """Return the plan of phase `index`, counted from 1, when `active` are in play."""
 
 
 def remembers(policy: Policy) -> bool:

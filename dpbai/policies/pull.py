@@ -1,7 +1,8 @@
 """Policies seen pull by pull, as in Sec. 2: the next arm depends on the history so far.
 
 This is the view in which the paper defines privacy: a policy maps a reward table to the law of its
-output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, so they are for tiny budgets.
+output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, so they are for tiny budgets:
+dictionaries of the positive probabilities of outputs, which sum to 1.
 """
 
 from __future__ import annotations
@@ -58,16 +59,6 @@ def output_law(
         False: the n-th pull of arm i gives `table[i, n - 1]`, the decision maker of Sec. 2. True:
         the pull at time t gives `table[i, t - 1]`, the dual decision maker of the appendix on
         table-DP, so that this is the law of D(policy).
-
-    Returns
-    -------
-    dict
-        Positive probabilities of outputs (A_1, ..., A_T, recommendation); they sum to 1.
-
-    Raises
-    ------
-    ValueError
-        If `table` has not one row per arm, a row is too short, or a reward lies outside [0, 1].
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.flag(time_indexed, "time_indexed")
@@ -95,16 +86,6 @@ def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, fl
         Its cost is up to (2 K)^T histories.
     means : sequence of float
         The K means, in [0, 1].
-
-    Returns
-    -------
-    dict
-        As that of `output_law`.
-
-    Raises
-    ------
-    ValueError
-        If `means` are not K numbers in [0, 1].
     """
     _check.kind(policy, "policy", PullPolicy)
     means = _check.vector(means, "means").tolist()

@@ -66,7 +66,7 @@ class Schedule:
     dimension : int
         d, the length of the feature vectors, at least 1.
     budget : int
-        T, the number of pulls that must not be exceeded.
+        T, the number of pulls that must not be exceeded: one at least for each planned arm.
     convention : {"printed", "proof"}
         Which of the two sequences of sizes to use: that of Sec. 3, or that of the proof.
     budget_rule : {"strict", "printed"}
@@ -74,12 +74,6 @@ class Schedule:
     collections : callable
         `collections(size, dimension)` gives the numbers of arms that a phase with `size` active
         arms may pull.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the budget does not reach one pull for each planned arm.
-        The message names the least budget that does.
     """
 
     arms: int
