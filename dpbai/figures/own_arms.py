@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,9 +14,10 @@ from matplotlib.ticker import MaxNLocator
 from dpbai._check import FloatArray
 from dpbai.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 from dpbai.policies import Phase
-from dpbai.session import Session
-from dpbai.session.phase import noise_deviations
-from dpbai.session.records import Label, Released
+
+if TYPE_CHECKING:  # a session arrives with who has one
+    from dpbai.session import Session
+    from dpbai.session.records import Label, Released
 
 _REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
 MOST_ROWS = 40
@@ -112,6 +113,8 @@ def _deviations(phases: Sequence[Phase]) -> FloatArray:
 
     A decoder reads the releases of its phase and perhaps of those before, which are on its left.
     """
+    from dpbai.session.phase import noise_deviations
+
     decoder = phases[-1].decoder
     variances, end = noise_deviations(phases) ** 2, decoder.shape[1]
     for phase in reversed(phases):
