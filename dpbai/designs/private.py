@@ -110,7 +110,11 @@ def by_entries(vectors: FloatArray) -> IntArray:
     Of designs that are equally good one has to be taken. Computed in this order, it is the same
     one, to the last digit, in whichever order the arms are listed.
     """
-    return np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
+    if not vectors.size:
+        return np.arange(len(vectors))
+    order = np.argsort(vectors[:, 0], kind="stable")
+    rise = np.diff(vectors[order, 0]) > 0
+    return order if rise.all() else np.lexsort(vectors.T[::-1])
 
 
 def information(pulls: ArrayLike, fee: float) -> FloatArray:

@@ -172,12 +172,16 @@ class DPDesign:
         return np.asarray(self._division.vectors[self._places[list(arms)]])
 
     @cached_property
+    def _order(self) -> IntArray:
+        return by_entries(self.features)
+
+    @cached_property
     def _places(self) -> IntArray:
-        return np.argsort(by_entries(self.features))
+        return np.argsort(self._order)
 
     @cached_property
     def _division(self) -> Division:
-        found = max_det(self.features[by_entries(self.features)], max_subsets=0)
+        found = max_det(self.features[self._order], max_subsets=0)
         return Division(found.coordinates, found.indices, fee(self.epsilon, self.budget))
 
     @property
