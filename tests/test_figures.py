@@ -35,7 +35,16 @@ def test_a_picture_is_the_same_small_svg_each_time_and_leaves_no_figure_open(
     assert first.svg() == first.svg() == second.svg()
     assert first.svg().startswith("<svg ")
     assert len(first.svg()) < 60_000
+    assert (first.dpi, to_rgb(first.patch.get_facecolor())) == (120, to_rgb("white"))
     assert plt.get_fignums() == []
+
+
+def test_a_long_log_axis_has_ticks_at_powers_only() -> None:
+    for top, few in ((1e3, False), (1e8, True)):
+        with figures.canvas() as (_, axes):
+            axes.plot([1, 2], [1, top])
+            axes.set(yscale="log", ylim=(1, top))
+        assert (len(axes.yaxis.get_minorticklocs()) == 0) == few
 
 
 def test_the_slim_svg_looks_like_the_one_that_matplotlib_writes(table: pd.DataFrame) -> None:

@@ -14,6 +14,7 @@ from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det
+from dpbai.designs import scaling
 from dpbai.designs.max_det import basis_coordinates
 from dpbai.designs.scaling import balancings, rank, span_coordinates
 
@@ -197,6 +198,18 @@ def test_rank_ignores_the_scales_of_rows_and_columns(vectors, factor):
     rows = factor ** (np.arange(len(vectors))[:, None] % 2)
     assert rank(vectors * columns) == rank(vectors)
     assert rank(vectors * rows) == rank(vectors)
+
+
+def test_columns_that_depend_on_one_another_are_never_plainly_independent():
+    """Nor is one that differs from a combination of the others by rounding errors."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        dimension = int(rng.integers(2, 12))
+        vectors = rng.normal(size=(30, dimension)) * 10.0 ** rng.uniform(-3, 3, dimension)
+        assert rank(vectors) == dimension
+        vectors[:, -1] = vectors[:, :-1] @ rng.normal(size=dimension - 1)
+        assert not scaling._plainly_independent(vectors)
+        assert rank(vectors) == dimension - 1
 
 
 def test_reduced_arms_keep_their_inner_products():

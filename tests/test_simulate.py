@@ -173,6 +173,19 @@ def test_batches_of_any_size_run_every_trial_once(instance, entries, monkeypatch
     assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
 
 
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])  # without noise, Bernoulli means tie
+def test_groups_that_are_executed_as_one_come_to_what_each_comes_to_alone(epsilon, monkeypatch):
+    """To the last trial: with the same rewards, noise and ties."""
+    means = np.linspace(0.8, 0.3, 12)
+    instance = dpbai.Instance(np.eye(12), means, rewards=dpbai.Bernoulli)
+    policy = DPBAI(np.eye(12), budget=400, epsilon=epsilon)
+    together = dpbai.simulate(policy, instance, trials=400, seed=3)
+    monkeypatch.setattr(engine, "_but_for_names", id)
+    alone = dpbai.simulate(policy, instance, trials=400, seed=3)
+    assert together.recommended.tolist() == alone.recommended.tolist()
+    assert np.count_nonzero(together.recommended) > 2
+
+
 def test_trials_that_part_ways_do_not_share_rewards():
     """Two plans of one batch draw one block of sums and cut it: all 2400 sums are different."""
     instance = synthetic()
@@ -232,6 +245,11 @@ def test_intervals_are_wilsons_and_clopper_pearsons():
     assert stats.binom.cdf(70, n, high) == pytest.approx(0.005)
     assert result(0, n).interval()[0] == pytest.approx(0, abs=1e-15)
     assert result(n, n).interval()[1] == pytest.approx(1)
+    for successes in (0, 1, 70, n - 1, n):
+        for method in ("wilson", "exact"):
+            low, high = stats.binomtest(successes, n).proportion_ci(0.999, method=method)
+            found = result(successes, n).interval(0.999, method=method)
+            assert found == pytest.approx((low, high), abs=1e-11)
 
 
 def test_regret_and_tolerance_weigh_each_answer_by_its_gap():
