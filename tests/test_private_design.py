@@ -11,7 +11,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import private_design
-from dpbai.designs.private import by_entries
+from dpbai.designs.private import Division, by_entries
 
 
 def largest_variance(vectors, pulls, epsilon):
@@ -183,3 +183,34 @@ def test_wrong_arguments_are_told():
         private_design(np.eye(3), pulls=20, epsilon=0.0)
     with pytest.raises(ValueError, match="vectors must be finite"):
         private_design([[1.0, np.nan]], pulls=20, epsilon=1.0)
+
+
+@given(
+    st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 60), st.sampled_from([0.0, 1.0, 300.0])
+)
+@settings(max_examples=100, deadline=None)
+def test_of_two_arms_no_division_is_better_than_the_one_found(seed, dimension, pulls, fee):
+    """Something is known of theta already; all divisions are tried, by the definition."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(2, dimension))
+    known = np.cov(rng.normal(size=(dimension, 3 * dimension + 2))).reshape(dimension, dimension)
+    first, second = vectors
+
+    def variance(one, other):
+        own = [w and 4 * w**2 / (w + fee) for w in (one, other)]
+        total = known + own[0] * np.outer(first, first) + own[1] * np.outer(second, second)
+        return (first - second) @ np.linalg.solve(total, first - second)
+
+    found = Division(vectors, [], fee, known).best(pulls)
+    assert found.pulls.sum() == pulls
+    least = min(variance(one, pulls - one) for one in range(pulls + 1))
+    assert variance(*found.pulls.tolist()) == pytest.approx(least, rel=1e-6)
+    assert found.variance == pytest.approx(least, rel=1e-6)
+
+
+def test_of_two_arms_and_very_many_pulls_a_thousand_divisions_are_enough():
+    """Of two arms on one line the longer takes all pulls; two alike share them."""
+    found = Division(np.array([[1.0], [2.0]]), [], 8.0, np.eye(1)).best(10**9)
+    np.testing.assert_array_equal(found.pulls, [0, 10**9])
+    even = Division(np.eye(2), [], 8.0, np.eye(2)).best(10**9)
+    np.testing.assert_array_equal(even.pulls, [5 * 10**8, 5 * 10**8])
