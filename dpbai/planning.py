@@ -38,6 +38,8 @@ _PLANS_KEPT = 2**12
 _NODES = 200
 
 Verdict = Literal["enough", "too few", "undecided"]
+_Plan = tuple[Policy, Phase, object]
+"""A policy, its first plan, and what the plans of two budgets have in common if they are equal."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class _Judge:
         self.bounds_tell = True
         self.simulated: set[int] = set()
         self.refusal: ValueError | None = None
-        self.plans: dict[int, tuple[Policy, Phase] | None] = {0: None}
+        self.plans: dict[int, _Plan | None] = {0: None}
         self.verdicts: dict[int, Verdict] = {0: "too few"}
         self.errors: dict[object, tuple[float, float] | None] = {}
 
@@ -267,7 +269,7 @@ class _Judge:
             return "enough"
         return "too few" if low > self.target else "undecided"
 
-    def _plan(self, budget: int) -> tuple[Policy, Phase] | None:
+    def _plan(self, budget: int) -> _Plan | None:
         """Return the policy and its first plan, or None if it refuses the budget."""
         if budget not in self.plans:
             self.bar.update()
@@ -278,36 +280,27 @@ class _Judge:
                 self.refusal = refusal
             else:
                 _check.kind(policy, "what make_policy returns", Policy)
-                self.plans[budget] = policy, planned(policy, 1, range(self.instance.arms))
+                phase = planned(policy, 1, range(self.instance.arms))
+                same = phase.pulled, phase.pulls, phase.noise, phase.keep, _form(phase).tobytes()
+                self.plans[budget] = policy, phase, same
         return self.plans[budget]
-
-    def _key(self, budget: int) -> object:
-        """Return what two budgets have in common if they make the same plan."""
-        plan = self._plan(budget)
-        phase = plan[1] if plan else None
-        return phase and (
-            phase.pulled,
-            phase.pulls,
-            phase.noise,
-            phase.keep,
-            _form(phase).tobytes(),
-        )
 
     def exact(self, budget: int) -> tuple[float, float] | None:
         """Return the exact error probability and its tolerance, once for each plan, or None."""
-        plan, key = self._plan(budget), self._key(budget)
+        plan = self._plan(budget)
         if plan is None or self.within:
             return None
-        if key not in self.errors:
+        policy, _, same = plan
+        if same not in self.errors:
             found = None
             with suppress(NotExactError):
                 for rtol in _TOLERANCES:
-                    error = exact_error(plan[0], self.instance, rtol=rtol)
+                    error = exact_error(policy, self.instance, rtol=rtol)
                     if not math.isclose(error, self.target, rel_tol=10 * rtol):
                         break
                 found = error, rtol
-            self.errors[key] = found
-        return self.errors[key]
+            self.errors[same] = found
+        return self.errors[same]
 
     def least(self, enough: int) -> int:
         """Return the least budget that is enough, given one with an exact probability."""
@@ -330,7 +323,7 @@ class _Judge:
         if first is None or last is None or exact is None:
             return False
         spare = exact[0] * (1 - 2 * exact[1]) - self.target
-        if spare <= 0 or self._key(low) == self._key(high):
+        if spare <= 0 or first[2] == last[2]:
             return spare > 0
         return _gain(independent(first[1]), independent(last[1]), self.instance) < spare
 
