@@ -1,5 +1,6 @@
 """The design with noise in it: its optimum, its bound, its two ends."""
 
+from fractions import Fraction
 from functools import cache
 from itertools import combinations
 
@@ -174,6 +175,28 @@ def test_as_many_pulls_as_a_double_can_count_are_not_overspent(seed):
 def test_arms_alike_get_alike():
     """Seven pulls of three arms of a basis: two each, and one is left."""
     np.testing.assert_array_equal(private_design(np.eye(3), pulls=7, epsilon=1.0).pulls, 2)
+
+
+@pytest.mark.parametrize("fee", [0.0, 30.0])
+@pytest.mark.parametrize("away", [1.0, 1e-3, 1e-7])
+def test_two_arms_known_a_little_are_divided_best_however_alike_they_are(away, fee):
+    """All divisions are compared in exact arithmetic, with V^-1 of two coordinates written out."""
+    pulls, known = 40, np.array([[3.0, 1.0], [1.0, 2.0]])
+    arms = np.array([[0.6, 0.7], [0.6 + away, 0.7 - away / 3]])
+
+    def variance(first):
+        (a, b), (_, c) = [[Fraction(entry) for entry in row] for row in known.tolist()]
+        for (x, y), n in zip(arms.tolist(), (first, pulls - first), strict=True):
+            x, y, w = Fraction(x), Fraction(y), n and Fraction(4 * n * n) / Fraction(n + fee)
+            a, b, c = a + w * x * x, b + w * x * y, c + w * y * y
+        x, y = (Fraction(one) - Fraction(two) for one, two in arms.T.tolist())
+        return float((c * x * x - 2 * b * x * y + a * y * y) / (a * c - b * b))
+
+    found = Division(arms, [], fee, known).best(pulls)
+    assert found.pulls.sum() == pulls
+    least = min(map(variance, range(pulls + 1)))
+    assert variance(int(found.pulls[0])) == pytest.approx(least, rel=1e-7, abs=0)
+    assert found.variance == pytest.approx(least, rel=1e-7, abs=0)
 
 
 def test_wrong_arguments_are_told():

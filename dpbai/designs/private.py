@@ -180,10 +180,14 @@ class Division:
         """
         first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
         one, other = information(first, self.fee), information(pulls - first, self.fee)
-        white = self.vectors @ whitening(self.vectors, np.zeros(2), self.known)
-        (p, q), (_, r) = white @ white.T
-        variances = (p + r - 2 * q + (p * r - q * q) * (one + other)) / (
-            (1 + p * one) * (1 + r * other) - q * q * one * other
+        # p + r - 2 q and p r - q^2 come from the contrast: as differences they would have no digits
+        # left where arms are nearly alike.
+        whiten = whitening(self.vectors, np.zeros(2), self.known)
+        arm, contrast = self.vectors[0] @ whiten, (self.vectors[1] - self.vectors[0]) @ whiten
+        p, shared, gap = arm @ arm, arm @ contrast, contrast @ contrast
+        r, determinant = p + 2 * shared + gap, max(p * gap - shared**2, 0.0)
+        variances = (gap + determinant * (one + other)) / (
+            1 + p * one + r * other + determinant * one * other
         )
         best = int(variances.argmin())
         whole = np.array([first[best], pulls - first[best]], dtype=np.int64)
