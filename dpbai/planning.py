@@ -325,12 +325,14 @@ class _Judge:
         spare = exact[0] * (1 - 2 * exact[1]) - self.target
         if spare <= 0 or first[2] == last[2]:
             return spare > 0
-        return _gain(independent(first[1]), independent(last[1]), self.instance) < spare
+        with suppress(NotExactError):
+            return _gain(independent(first[1]), independent(last[1]), self.instance) < spare
+        return False
 
 
 def _form(phase: Phase) -> FloatArray:
     """Return how sums of rewards and standard noise make estimates, times the pulls of an arm."""
-    noise = phase.noise.standard_deviation * phase.pulls[0]
+    noise = phase.noise.standard_deviation * max(phase.pulls, default=0)
     return np.hstack([phase.decoder @ phase.release, noise * phase.decoder])
 
 

@@ -38,9 +38,9 @@ def test_it_is_the_least_of_all_budgets_when_each_is_tried(error):
     assert found == dpbai.SmallestBudget(brute, brute - 1, 1.0)
 
 
-def is_possible(budget: int) -> bool:
+def is_possible(budget: int, make=dp_bai) -> bool:
     try:
-        dp_bai(budget)
+        make(budget)
     except ValueError:
         return False
     return True
@@ -204,6 +204,35 @@ def test_a_budget_that_the_policy_refuses_is_too_small():
     found = dpbai.smallest_budget(dp_bai, WIDE, error=0.9)
     assert not is_possible(found.too_small)
     assert is_possible(found.budget)
+
+
+@pytest.mark.parametrize("policy", [dpbai.DPDesign, dpbai.DPOD, dpbai.DPBAI])
+def test_a_policy_that_pulls_nothing_is_enough_where_one_guess_of_three_is(policy):
+    """Of a model in which no arm differs, exact errors and bounds are those of a guess: 2/3."""
+    instance = dpbai.Instance(np.eye(3), [0.45, 0.3, 0.1])
+
+    def blind(budget):
+        return policy(np.zeros((3, 2)), budget=budget, epsilon=1.0)
+
+    least = next(budget for budget in range(1, 20) if is_possible(budget, blind))
+    found = dpbai.smallest_budget(blind, instance, error=0.7, trials=5000)
+    assert (found.budget, found.too_small) == (least, least - 1)
+    with pytest.raises(ValueError, match="largest must be a budget with error probability"):
+        dpbai.smallest_budget(blind, instance, error=0.6, largest=50, trials=5000)
+
+
+def test_a_policy_with_exact_errors_at_some_budgets_only_is_simulated_at_the_others():
+    """DP-OD sums both arms in each coordinate, so that these depend; DP-BAI does not."""
+
+    def either(budget):
+        if budget < 30:
+            return dpbai.DPOD([[1, 0.3], [0.2, 1]], budget=budget, epsilon=1.0)
+        return dp_bai(budget)
+
+    exact = dpbai.smallest_budget(dp_bai, WIDE, error=0.02)
+    assert exact.budget > 31
+    found = dpbai.smallest_budget(either, WIDE, error=0.02, trials=1000)
+    assert found == dpbai.SmallestBudget(exact.budget, exact.too_small, 0.99)
 
 
 def test_simulated_bounds_hold_in_a_long_simulation():

@@ -59,7 +59,7 @@ class HalfSpaces:
         # About the tilt that would be best for a normal form.
         best = np.maximum(self.means, 0.1 * self.deviations) / self.deviations**2
         tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
-        tilts = np.minimum(tilts, 0.98 * limits.min(axis=1, keepdims=True))
+        tilts = np.minimum(tilts, 0.98 * limits.min(axis=1, keepdims=True, initial=np.inf))
         exponents = -self.means[:, None] * tilts
         for term, weight in zip(self.terms, self.weights.T, strict=True):
             used = np.flatnonzero(weight)
