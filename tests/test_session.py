@@ -517,6 +517,34 @@ def test_a_phase_that_a_changed_library_plans_otherwise_is_refused(begun, monkey
         Session.resume(begun, noise=Deaf())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: {"pulled": plan.pulled[::-1]},
+        lambda plan: {"pulls": tuple(n - 1 for n in plan.pulls)},
+        lambda plan: {"decoder_matrix": 1.01 * plan.decoder},
+    ],
+    ids=["other arms", "fewer pulls", "other estimates"],
+)
+def test_what_another_version_released_is_not_decoded_by_the_plan_of_this_one(
+    tmp_path, monkeypatch, change
+):
+    """DPDesign would take the numbers of its first phase for other sums in the next ones."""
+    path, noise = tmp_path / "session.json", NumpyNoise(seed=1)
+    session = Session(POLICIES["DPDesign"], noise=noise, path=path)
+    session.record({arm: [0.25] * pulls for arm, pulls in session.requests.items()})
+    assert Session.resume(path, noise=noise).released == session.released
+    original = dpbai.DPDesign.phase
+
+    def newer(self, index, active, past=()):
+        plan = original(self, index, active, past)
+        return plan if past else replace(plan, **change(plan))
+
+    monkeypatch.setattr(dpbai.DPDesign, "phase", newer)
+    with pytest.raises(SessionError, match="phase 1 was finished with another plan"):
+        Session.resume(path, noise=noise)
+
+
 @dataclass(frozen=True, eq=False)
 class Uniformly:
     """A policy of a user: all arms equally often, once."""

@@ -15,13 +15,16 @@ from typing import Any, Self
 import numpy as np
 
 from dpbai import _check
+from dpbai._check import FloatArray
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.privacy.certificate import Certificate, certificate, certify
 from dpbai.session.noise import NumpyNoise, ReleaseNoise
 from dpbai.session.phase import noisy_release, shortened
-from dpbai.session.records import Label, Released, SessionError, checked_labels, named
+from dpbai.session.records import Label, Release, Released, SessionError, checked_labels, named
 from dpbai.session.rewards import Range, Sum, checked_range
+
+_ROUNDING = 1e-6  # linear algebra differs in the last bits between machines
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,19 @@ class Run:
         pulled = len(phase.pulled)
         return replace(self, phase=phase, sums=(Fraction(),) * pulled, counts=(0,) * pulled)
 
+    def follows(self, released: Released, executed: Phase) -> bool:
+        """Return whether a plan, up to rounding, makes its estimates of what was released."""
+        values = self._known(released, executed)
+        estimates = self.reward_range.shown(executed.estimates(values)[0])
+        sizes = np.abs(executed.decoder) @ np.abs(values[0]) * self.reward_range.width
+        error = _ROUNDING * float(np.max(sizes + np.abs(self.reward_range).max()))
+        return np.allclose(released.estimates, estimates, rtol=0, atol=error)
+
+    def _known(self, release: Release, phase: Phase) -> FloatArray:
+        """Return all that is released when a phase is decoded, shape (1, remembered + q)."""
+        before = self._statistics if phase.remembered else []
+        return np.array([[*before, *release.statistic]])
+
     @property
     def _statistics(self) -> list[float]:
         """All that phases released, oldest first."""
@@ -153,8 +169,7 @@ class Run:
                 "and with noise that is wider in proportion",
             )
         release = noisy_release(phase, self.sums, self.noise, phase.index)
-        before = self._statistics if phase.remembered else []
-        released = np.array([[*before, *release.statistic]])
+        released = self._known(release, phase)
         # Chance that nobody knows breaks ties, unless the noise is from a seed.
         chance = np.random.default_rng()
         if isinstance(self.noise, NumpyNoise):

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from operator import gt
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,17 @@ def _run_in(content: Content, policy: Policy | None, noise: ReleaseNoise | None)
     policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
     run = Run.begun(policy, noise, content["labels"], content["reward_range"])
     for entry in restored(content["finished"]):
-        released = Released(**entry)
-        run = run.after(released, shortened(run.plan, released.pulls))
+        released, planned = Released(**entry), _plan(run.plan, run.labels)
+        # Another version may plan otherwise: what it released must not be decoded by this one.
+        alike = all(entry[key] == restored(planned[key]) for key in ("phase", "active", "pulled"))
+        if alike := alike and not any(map(gt, released.pulls, run.plan.pulls)):
+            executed = shortened(run.plan, released.pulls)
+            alike = run.follows(released, executed)
+        if not alike:
+            raise ValueError(
+                f"phase {run.plan.index} was finished with another plan than this version makes"
+            )
+        run = run.after(released, executed)
     sums, counts = _received(content, run.phase)
     batches = {name: int(phase) for name, phase in content["batches"].items()}
     return replace(run, sums=sums, counts=counts, batches=batches)
