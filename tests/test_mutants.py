@@ -12,9 +12,10 @@ import pytest
 from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
-from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Phase, Uniform
+from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Uniform
 from dpbai.designs import max_det
 from dpbai.policies import schedule
+from dpbai.policies.ranking import Ranking
 from dpbai.policies.schedule import Schedule
 
 ORIGINAL_SUMS = Uniform.sums
@@ -57,14 +58,15 @@ def estimates_differ(checked):
 
 
 def survivors_with(change):
-    """Return a mutant of `Phase._survivors` that changes estimates or how many are kept."""
+    """Return a mutant of `Ranking.survivors` that changes estimates or how many are kept."""
 
     def survivors(self, released, rng):  # noqa: ARG001
-        estimates, keep = change(self, self.estimates(released))
+        estimates = released if self.decoder is None else released @ self.decoder.T
+        estimates, keep = change(self, estimates)
         order = np.argsort(-estimates, axis=1, kind="stable")
         kept = np.zeros(estimates.shape[::-1], dtype=bool)
         kept[order[:, :keep].T, np.arange(len(estimates))] = True
-        return np.arange(len(self.active)), kept
+        return np.arange(self.arms), kept
 
     return survivors
 
@@ -112,13 +114,13 @@ DP_OD = (synthetic, "DP-OD", 120, 0.9)
 
 MUTANTS = {
     "argmin for argmax in the last phase": (
-        Phase, "_survivors", survivors_with(smallest_in_the_last_phase), DP_BAI, rates_differ),
+        Ranking, "survivors", survivors_with(smallest_in_the_last_phase), DP_BAI, rates_differ),
     "argmin in the last phase of several": (
-        Phase, "_survivors", survivors_with(smallest_in_the_last_phase), LADDER, rates_differ),
+        Ranking, "survivors", survivors_with(smallest_in_the_last_phase), LADDER, rates_differ),
     "two arms kept in the last phase": (
-        Phase, "_survivors", survivors_with(two_in_the_last_phase), DP_BAI, rates_differ),
-    "one arm too many kept": (Phase, "_survivors", survivors_with(one_more), LADDER, rates_differ),
-    "one arm too few kept": (Phase, "_survivors", survivors_with(one_less), LADDER, rates_differ),
+        Ranking, "survivors", survivors_with(two_in_the_last_phase), DP_BAI, rates_differ),
+    "one arm too many kept": (Ranking, "survivors", survivors_with(one_more), LADDER, rates_differ),
+    "one arm too few kept": (Ranking, "survivors", survivors_with(one_less), LADDER, rates_differ),
     "the proof's sizes for the printed ones": (
         Schedule, "sizes", property(printed_sizes_from_the_proof), LADDER, sizes_differ),
     "noise twice too large": (
