@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,15 @@ _NEGLIGIBLE = 40.0  # e^-40 is 4e-18
 _TERMS = 20
 _STEP = 0.45  # in units of the narrowest peak; a rule that is too wide is halved
 _ROUNDING = 2e-16
+_CANCELS = 100.0
 _CHECK = 1e-12
 _TINY = 1e-300
 _AGREE = 1e-8  # of a rule with one of twice the step: its own error is about the square
 _HALVINGS = 6
 _COARSE = np.geomspace(1e-6, 1, 200)
-_BLOCK = 2**18
+_ROUND = 16  # steps by which paths differ in length
+_BLOCK = 2**14
+_SAME_STEP = 1e-9
 
 
 class InaccurateError(ValueError):
@@ -43,7 +47,7 @@ class InaccurateError(ValueError):
 
 def second_order(x: ComplexArray) -> ComplexArray:
     """Return e^x - 1 - x, to a small relative error."""
-    result: ComplexArray = np.asarray(np.expm1(x) - x)
+    result: ComplexArray = np.asarray(np.exp(x) - (1 + x))
     small = np.abs(x) < _SERIES_BELOW
     near = x[small]
     result[small] = near**2 * np.polynomial.polynomial.polyval(near, _SERIES)
@@ -61,7 +65,7 @@ def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray
         Values of Y, and their probabilities.
     """
     excess = np.zeros(w.shape, dtype=complex)
-    for deviation, share in zip(deviations.tolist(), shares.tolist(), strict=True):
+    for deviation, share in zip(deviations, shares, strict=True):
         excess += share * second_order(w * deviation)
     with np.errstate(divide="ignore"):
         return np.asarray(special.log1p(excess))
@@ -109,6 +113,9 @@ class _Beta:
         # By Marchal and Arbel (2017), E exp(s Y) <= exp(s^2 / (8 (c + 1))): at four radii it is at
         # most 26 on either side, and so the k-th term of the series is at most 50 / 4^k.
         self.radius = math.sqrt(1.6 * (self.total + 1))
+        # Arguments on one line come back to the same paths.
+        self._path = lru_cache(self._path_on)
+        self._ladder = lru_cache(self._ladder_to)
         self.step = _STEP / math.sqrt(self.total * self.mean * self.rest + 3)
 
     @cached_property
@@ -133,7 +140,8 @@ class _Beta:
 
         Far out, each end of [0, 1] has a series of its own.
         """
-        value, last = np.zeros(w.size, dtype=complex), np.zeros(w.size)
+        value = np.zeros(w.size, dtype=complex)
+        last, largest = np.zeros(w.size), np.zeros(w.size)
         for shape, other, z, rise in (
             (self.first, self.second, -w, -self.mean * w),
             (self.second, self.first, w, self.rest * w),
@@ -143,11 +151,14 @@ class _Beta:
                 term = np.exp(scale - shape * np.log(z) + rise)
                 value += term
                 for s in range(_TERMS):
+                    largest = np.maximum(largest, np.abs(term))
                     term = term * (shape + s) * (1 - other + s) / ((s + 1) * z)
                     value += term
                 last += np.abs(term)
+        size = np.abs(value)
         with np.errstate(all="ignore"):
-            return np.log(value), last <= _ROUNDING * np.abs(value)
+            # A series that ends, as for whole shapes, may cancel nearer in.
+            return np.log(value), (last <= _ROUNDING * size) & (largest <= _CANCELS * size)
 
     def _by_paths(self, w: ComplexArray) -> ComplexArray:
         result = np.empty(w.size, dtype=complex)
@@ -193,12 +204,10 @@ class _Beta:
             # Peaks of tilts between the corners' lie between theirs.
             seen = np.flatnonzero(height > -_NEGLIGIBLE)
             kept = slice(int(seen.min(initial=height.size)), int(seen.max(initial=-1)) + 1)
+            path = logs[kept], deviations[kept], weights[:, kept] / total[:, None]
             sums = np.empty((w.size, 2), dtype=complex)
-            block = max(1, _BLOCK // max(1, kept.stop - kept.start))
-            for start in range(0, w.size, block):
-                part = slice(start, start + block)
-                terms = np.multiply.outer(w[part], deviations[kept]) - peaks[which[part], None]
-                sums[part] = np.exp(terms + logs[kept]) @ weights[:, kept].T / total
+            for run in _runs(w):
+                _sum_along(*path, w[run], peaks[which[run]], sums[run])
             # The rule of twice the step has an error of which that of the finer is the square.
             off = np.abs(sums[:, 0] - sums[:, 1]) / real[which, 0]
             if off.max() < _AGREE:
@@ -218,9 +227,18 @@ class _Beta:
         The second rule has twice the step. The path ends where X, or 1 - X, times `reach` is
         negligible; beyond, the density is exponential, and the sum a geometric series.
         """
-        low, high = self._ends(angle, reach, tilt)
-        low, high = 2 * math.floor(low / (2 * step)), 2 * math.ceil(high / (2 * step))
-        u: ComplexArray = np.asarray(step * np.arange(low, high + 1) + 1j * angle)
+        u, heights = self._ladder(math.ceil(math.log2(1 + reach)))
+        # abs(1 - m + m e^u) falls to cos(Im u / 2) of its real value at most.
+        most = _NEGLIGIBLE + 2 * tilt - self.total * math.log(math.cos(angle / 2))
+        seen = np.flatnonzero(heights < most)
+        low, high = u[max(seen[0] - 1, 0)], u[min(seen[-1] + 1, u.size - 1)]
+        unit = _ROUND * step
+        return self._path(angle, step, math.floor(low / unit), math.ceil(high / unit))
+
+    def _path_on(
+        self, angle: float, step: float, low: int, high: int
+    ) -> tuple[ComplexArray, ComplexArray, FloatArray]:
+        u: ComplexArray = np.asarray(step * np.arange(_ROUND * low, _ROUND * high + 1) + 1j * angle)
         logs = -self.total * self._bernoulli(u)
         rise = np.expm1(u) / (self.rest + self.mean * np.exp(u))
         deviations: ComplexArray = np.asarray(self.mean * self.rest * rise)
@@ -230,19 +248,50 @@ class _Beta:
             weights[:, end] /= -np.expm1(-shape * step * np.array([1, 2]))
         return logs, deviations, weights
 
-    def _ends(self, angle: float, reach: float, tilt: float) -> tuple[float, float]:
-        """Return real parts of u at which a path may end."""
-        low, high = 40 + math.log(1 + reach) - np.log([self.rest, self.mean])
+    def _ladder_to(self, bits: int) -> tuple[FloatArray, FloatArray]:
+        """Return real u where a path may end, and how small the density is there."""
+        low, high = 40 + bits * math.log(2) - np.log([self.rest, self.mean])
         u = np.concatenate([-low * _COARSE[::-1], [0.0], high * _COARSE])
-        # abs(1 - m + m e^u) falls to cos(Im u / 2) of its real value at most.
-        most = _NEGLIGIBLE + 2 * tilt - self.total * math.log(math.cos(angle / 2))
         heights = np.logaddexp(math.log(self.rest), math.log(self.mean) + u) - self.mean * u
-        seen = np.flatnonzero(self.total * heights < most)
-        return float(u[max(seen[0] - 1, 0)]), float(u[min(seen[-1] + 1, u.size - 1)])
+        return u, np.asarray(self.total * heights)
 
     def _bernoulli(self, u: ComplexArray) -> ComplexArray:
         deviations, shares = np.array([-self.mean, self.rest]), np.array([self.rest, self.mean])
         return discrete_log_mgf(u, deviations, shares)
+
+
+def _runs(w: ComplexArray) -> list[slice]:
+    """Return stretches of equally spaced points."""
+    steps = np.diff(w)
+    bends = np.abs(np.diff(steps)) > _SAME_STEP * np.abs(steps[1:])
+    cuts = [0, *(np.flatnonzero(bends) + 2).tolist(), w.size]
+    return [
+        slice(start, min(start + _BLOCK, stop))
+        for first, stop in pairwise(cuts)
+        for start in range(first, stop, _BLOCK)
+    ]
+
+
+def _sum_along(
+    logs: ComplexArray,
+    deviations: ComplexArray,
+    weights: FloatArray,
+    w: ComplexArray,
+    peaks: FloatArray,
+    sums: ComplexArray,
+) -> None:
+    """Write sums over a path of weights times exp(logs + w deviations - peak), shape (N, rules).
+
+    The arguments w are equally spaced, so that the exponential is a product: few are taken.
+    """
+    block = math.isqrt(w.size)
+    step = (w[-1] - w[0]) / max(w.size - 1, 1)
+    starts = np.exp(np.multiply.outer(w[::block], deviations) + logs - peaks[::block, None])
+    turns = np.exp(np.multiply.outer(step * np.arange(block), deviations))
+    for rule, its in enumerate(weights):
+        used = np.flatnonzero(its)
+        products = (starts[:, used] * its[used]) @ turns[:, used].T
+        sums[:, rule] = products.ravel()[: w.size]
 
 
 @lru_cache(maxsize=256)

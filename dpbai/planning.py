@@ -22,7 +22,8 @@ from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
 from dpbai.exact.error import cone, independent
-from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.terms import independent_terms
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned

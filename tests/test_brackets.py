@@ -18,7 +18,8 @@ from scipy import stats
 
 import dpbai
 from dpbai.exact import NotExactError, pairs
-from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.terms import independent_terms
 
 SYNTHETIC = dpbai.synthetic()
 MAKERS = {

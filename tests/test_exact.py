@@ -20,7 +20,7 @@ from plans import OnePhase, constants, laws, one_phase
 from scipy import integrate, stats
 
 import dpbai
-from dpbai.exact import NotExactError, half_spaces, inversion, terms
+from dpbai.exact import NotExactError, inversion, terms
 from dpbai.exact import error as exact
 
 DIGITS = 60
@@ -410,9 +410,9 @@ def test_a_billion_pulls_are_as_exact_as_few():
 def test_the_cost_does_not_grow_with_the_budget(monkeypatch):
     evaluations: list[int] = []
 
-    def counted(x):
-        evaluations[-1] += np.size(x)
-        return original(x)
+    def counted(z, *law):
+        evaluations[-1] += np.size(z)
+        return original(z, *law)
 
     original = terms._uniform_log_mgf
     monkeypatch.setattr(terms, "_uniform_log_mgf", counted)
@@ -485,6 +485,14 @@ def test_beta_rewards_with_unit_shapes_are_uniform():
     uniform = laws(dpbai.Uniform(0.6), dpbai.Uniform(0.5), dpbai.Uniform(0.5), bounded=False)
     beta = laws(dpbai.Beta(0.6), dpbai.Beta(0.5), dpbai.Beta(0.5))
     assert dpbai.exact_error(policy, beta) == pytest.approx(dpbai.exact_error(policy, uniform))
+
+
+def test_a_beta_law_of_whole_shapes_is_the_same_by_two_ways():
+    """Its transform's series in 1/w ends, and so is no guide to where it cancels."""
+    policy = one_phase((10, 10), dpbai.Gaussian(0.01, 1e-5))
+    instance = laws(dpbai.Beta(0.25, 0.6), dpbai.Beta(0.5, 20.0))
+    by_quadrature = exact._not_largest(policy.plan, instance, 1e-9, np.zeros(2))
+    assert dpbai.exact_error(policy, instance) == pytest.approx(by_quadrature, rel=2e-9)
 
 
 def random_cone(seed: int) -> tuple[OnePhase, dpbai.Instance]:
@@ -732,8 +740,8 @@ def test_a_line_far_from_the_saddle_is_caught(monkeypatch):
     monkeypatch.setattr(inversion, "_MOST_EXCESS", 20.0)
     original = inversion._Inverse.__init__
 
-    def without_allowance(self, variable, side):
-        original(self, variable, side)
+    def without_allowance(self, *arguments, **options):
+        original(self, *arguments, **options)
         self.digits -= self.excess
 
     monkeypatch.setattr(inversion._Inverse, "__init__", without_allowance)
@@ -788,14 +796,24 @@ def test_rough_distributions_are_refused(instance, noise, pulls):
         assert "not smooth enough" in refusal(policy, instance)
 
 
-@pytest.mark.parametrize("policy", [dpbai.DPBAI, dpbai.Baseline])
-def test_noise_that_hides_all_rewards_is_refused_as_such_or_exact(policy):
-    planned = policy(SYNTHETIC.features, budget=400, epsilon=1e-300)
-    assert "noise so wide" in refusal(planned, SYNTHETIC)
-    bernoulli = dpbai.Instance(SYNTHETIC.features, SYNTHETIC.theta, rewards=dpbai.Bernoulli)
-    # The noise alone decides: 30 equal chances, or x > max(0, y) for two Laplace variates.
-    expected = 3 / 8 if policy is dpbai.DPBAI else 1 / 30
-    assert dpbai.exact_success(planned, bernoulli) == pytest.approx(expected)
+@pytest.mark.parametrize("law", [dpbai.Uniform, dpbai.Bernoulli])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-12])
+@pytest.mark.parametrize(("policy", "limit"), [(dpbai.DPBAI, 3 / 8), (dpbai.Baseline, 1 / 30)])
+def test_noise_that_hides_all_rewards_decides_alone(policy, limit, epsilon, law):
+    """Of 30 equal chances, or that x > max(0, y) for two Laplace variates."""
+    planned = policy(SYNTHETIC.features, budget=400, epsilon=epsilon)
+    instance = dpbai.Instance(SYNTHETIC.features, SYNTHETIC.theta, rewards=law)
+    assert dpbai.exact_success(planned, instance) == pytest.approx(limit, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0, 1e5])
+def test_noise_of_any_width_beside_three_rewards_agrees_with_high_precision(scale):
+    mu = (0.5, 0.3)
+    with mp.workdps(DIGITS):
+        expected = maximum(mu, 3, scale)
+    policy = one_phase((3, 3), dpbai.Laplace(scale), [[1, 0], [0, 1], [0, 1]], pulled=(0, 1))
+    error = dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (*mu, 0.2))))
+    assert relative(error, expected) < 1e-8
 
 
 def test_a_reward_law_that_may_have_atoms_is_treated_as_if_it_had():
@@ -844,7 +862,7 @@ def first_two_rows(decoder, best):
 
 
 ORIGINAL_CONE = exact.cone
-NOISE_TERM, MEAN_TERM = exact.noise_term, exact.mean_term
+NOISE_TERM, MEAN_TERM = terms.noise_term, terms.mean_term
 
 
 @pytest.mark.parametrize("mutant", [half_a_cone, first_two_rows])
@@ -856,9 +874,9 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
     [
-        (exact, "noise_term", lambda *law: NOISE_TERM(*law).times(math.sqrt(0.5))),
-        (exact, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls).times(0.9)),
-        (inversion.Variable, "log_above", inversion.Variable.log_below),
+        (terms, "noise_term", lambda noise, by: NOISE_TERM(dpbai.Laplace(noise.scale / 2), by)),
+        (terms, "mean_term", lambda law, n: MEAN_TERM(dpbai.Uniform(0.9 * law.mean), n)),
+        (inversion.Variables, "log_above", inversion.Variables.log_below),
     ],
     ids=["noise of the wrong scale", "smaller rewards", "the wrong tail"],
 )
@@ -869,7 +887,7 @@ def test_wrong_transforms_are_caught(monkeypatch, owner, name, mutant):
 
 
 def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
-    monkeypatch.setattr(half_spaces, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
+    monkeypatch.setattr(terms, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
     with pytest.raises(AssertionError):
         check(DUELS, uniform_duel, duel_error)
 

@@ -19,10 +19,10 @@ from scipy import stats
 
 import dpbai
 from dpbai.exact import NotExactError, error
-from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.half_spaces import HalfSpaces
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import RoughDensityError
-from dpbai.exact.terms import atoms
+from dpbai.exact.terms import atoms, independent_terms
 
 EXAMPLES = settings.default.max_examples // 10  # for each kind of law
 TRIALS = 4000

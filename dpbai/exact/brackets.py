@@ -17,10 +17,10 @@ import numpy as np
 from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import InaccurateError
 from dpbai.exact.error import first_phase
-from dpbai.exact.half_spaces import HalfSpaces, independent_terms
+from dpbai.exact.half_spaces import HalfSpaces
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-from dpbai.exact.terms import NotExactError
+from dpbai.exact.terms import NotExactError, independent_terms
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import planned, remembers

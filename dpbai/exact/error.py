@@ -18,26 +18,36 @@ atoms.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._transforms import InaccurateError
-from dpbai.exact.half_spaces import HalfSpaces, independent_terms
-from dpbai.exact.inversion import Variable
+from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.lattice_form import lattice_form
-from dpbai.exact.quadrature import SMALLEST_LOG, LogFunction, RoughDensityError, log_integral
-from dpbai.exact.terms import NotExactError, Term, atoms, mean_term, noise_term, two_values
+from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError, log_integral
+from dpbai.exact.terms import (
+    NotExactError,
+    Term,
+    Terms,
+    atoms,
+    independent_terms,
+    mean_term,
+    two_values,
+)
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
 from dpbai.policies import Phase, Policy
 from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
-from dpbai.rewards import Bernoulli, Empirical, RewardLaw
+from dpbai.rewards import Bernoulli, Empirical
+
+_BLOCK = 64
 
 _MOST_SPIKES = 2**12
 
@@ -75,8 +85,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
         smooth, or the form of ``exact.lattice`` hold: where rewards have atoms, they must have
         two values (`Bernoulli`) and Laplace noise, each mean for itself; or the noise is Gaussian;
         or there are two arms (a single half-plane), and noise or a common lattice. With few pulls
-        and little noise, not even uniform rewards are smooth enough, or only for a larger `rtol`;
-        nor are they if Laplace noise is so wide that it hides them.
+        and little noise, not even uniform rewards are smooth enough, or only for a larger `rtol`.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -125,9 +134,8 @@ def error_of(
         raise NotExactError(str(reason)) from reason
     except RoughDensityError as reason:
         raise NotExactError(
-            "the released coordinates are not smooth enough (rewards with atoms; few pulls and "
-            "little noise; or Laplace noise so wide that its kink shows, beside which the means "
-            f"are all but constant) for a relative error of {rtol}: {reason}"
+            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
+            f"little noise) for a relative error of {rtol}: {reason}"
         ) from reason
 
 
@@ -166,13 +174,13 @@ def _outside(
     """
     if len(normals) == 1:
         return _half_plane(phase, instance, normals[0], rtol, shift, edge)
-    first, second = _coordinates(phase, instance, rtol, shift)
+    (first,), (second,) = (_coordinates(phase, instance, rtol, shift, [k]) for k in (0, 1))
     kinks = [-along / across * second.knots for across, along in normals if across]
     spikes = _spikes(first, phase, instance, 0, float(shift[0]))
     knots = np.concatenate([[0.0], spikes, *kinks])
 
-    def outside(x: FloatArray, below: LogFunction, above: LogFunction) -> FloatArray:
-        """Return the log probability of leaving the cone where the first coordinate is x."""
+    def ends(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return between which values the second coordinate must be to stay inside the cone."""
         low, high = np.full(x.size, -np.inf), np.full(x.size, np.inf)
         for across, along in normals:
             if along > 0:
@@ -181,17 +189,53 @@ def _outside(
                 high = np.minimum(high, -across / along * x)
             else:
                 low[across * x <= 0] = np.inf
-        either = np.minimum(np.logaddexp(below(low), above(high)), 0.0)
-        return np.where(low < high, either, 0.0)
+        return low, np.maximum(low, high)
 
-    def log_error(x: FloatArray) -> FloatArray:
-        return first.log_density(x) + outside(x, second.log_below, second.log_above)
+    def log_bounds(x: FloatArray) -> FloatArray:
+        low, high = ends(x)
+        return np.concatenate([second.log_bound(low, -1), second.log_bound(high, 1)])
+
+    def log_outside(x: FloatArray, slack: FloatArray) -> FloatArray:
+        low, high = ends(x)
+        either = np.logaddexp(second.log_below(low, slack[:1]), second.log_above(high, slack[1:]))
+        return np.asarray(either[:, 0])
+
+    return _integral(first, log_bounds, log_outside, knots, rtol)
+
+
+def _integral(
+    last: Variables | LatticeVariable,
+    log_bounds: Callable[[FloatArray], FloatArray],
+    log_any: Callable[[FloatArray, FloatArray], FloatArray],
+    knots: FloatArray,
+    rtol: float,
+) -> float:
+    """Return the probability that one of some events occurs, given one coordinate.
+
+    Parameters
+    ----------
+    last : Variables or LatticeVariable
+        That coordinate.
+    log_bounds : callable
+        Bounds of the events' probabilities, shape (R, N), at points of shape (N,).
+    log_any : callable
+        The probability that one occurs, at such points, and with a slack as in `Variables` for each
+        event: shape (2, N).
+    knots : ndarray
+        Where densities and tails may have kinks, or change fast.
+    rtol : float
+    """
 
     def log_bound(x: FloatArray) -> FloatArray:
-        below, above = partial(second.log_bound, side=-1), partial(second.log_bound, side=1)
-        return first.log_bound(x, 0) + outside(x, below, above)
+        any_occurs = np.logaddexp.reduce(np.minimum(log_bounds(x), 0.0))
+        return np.asarray(last.log_bound(x, 0)[0] + np.minimum(any_occurs, 0.0))
 
-    return math.exp(log_integral(log_error, log_bound, first.scan, knots, rtol))
+    def log_error(x: FloatArray, slack: FloatArray) -> FloatArray:
+        bounds = np.clip(log_bounds(x), 4 * SMALLEST_LOG, 0.0)
+        log_given = np.minimum(log_any(x, slack + bounds.max(axis=0) - bounds), 0.0)
+        return np.asarray(last.log_density(x, slack)[:, 0] + log_given)
+
+    return math.exp(log_integral(log_error, log_bound, last.scan, knots, rtol))
 
 
 def _half_plane(
@@ -279,65 +323,67 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
 
 def _not_largest(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
     """Return the probability that another independent coordinate exceeds the best arm's."""
-    others = _coordinates(phase, instance, rtol, shift)
-    best = others.pop(instance.best)
+    (best,) = _coordinates(phase, instance, rtol, shift, [instance.best])
+    rivals = [k for k in range(phase.coordinates) if k != instance.best]
+    others = _coordinates(phase, instance, rtol, shift, rivals)
+    sizes = np.cumsum([len(other.means) for other in others])[:-1]
     spikes = _spikes(best, phase, instance, instance.best, float(shift[instance.best]))
     knots = np.concatenate([spikes, *(other.knots for other in others)])
 
     def log_bounds(x: FloatArray) -> FloatArray:
-        return np.minimum([other.log_bound(x, 1) for other in others], 0.0)
+        return np.concatenate([other.log_bound(x, 1) for other in others])
 
-    def log_error(x: FloatArray) -> FloatArray:
-        bounds = log_bounds(x)
-        visible = bounds > bounds.max(axis=0) + math.log(rtol) - 6
+    def log_any(x: FloatArray, slack: FloatArray) -> FloatArray:
         log_none = np.zeros((2, x.size))
         with np.errstate(divide="ignore"):
-            for other, where in zip(others, visible, strict=True):
-                log_none[:, where] += np.log1p(-np.exp(other.log_above(x[where])))
-            return np.asarray(best.log_density(x) + np.log(-np.expm1(log_none)))
+            for other, its in zip(others, np.split(slack, sizes), strict=True):
+                log_none += np.log1p(-np.exp(other.log_above(x, its))).sum(axis=1)
+            return np.asarray(np.log(-np.expm1(log_none)))
 
-    def log_bound(x: FloatArray) -> FloatArray:
-        any_exceeds = np.logaddexp.reduce(log_bounds(x))
-        return np.asarray(best.log_bound(x, 0) + np.minimum(any_exceeds, 0.0))
-
-    return math.exp(log_integral(log_error, log_bound, best.scan, knots, rtol))
+    return _integral(best, log_bounds, log_any, knots, rtol)
 
 
 def _coordinates(
-    phase: Phase, instance: Instance, rtol: float, shift: FloatArray
-) -> list[Variable | LatticeVariable]:
-    """Return what is released, in closed form where it is a two-valued mean plus Laplace noise.
+    phase: Phase, instance: Instance, rtol: float, shift: FloatArray, chosen: list[int]
+) -> list[Variables | LatticeVariable]:
+    """Return some released coordinates: in closed form where they have one, the others in blocks.
 
-    Elsewhere transforms are inverted.
+    The closed form is that of a two-valued mean plus Laplace noise.
     """
-    found: list[Variable | LatticeVariable] = []
-    for row, by in zip(phase.release, shift.tolist(), strict=True):
-        entries = np.flatnonzero(row).tolist()
-        arms = [(instance.laws[phase.pulled[k]], phase.pulls[k], float(row[k])) for k in entries]
-        lattice = None
-        if isinstance(phase.noise, Laplace) and len(arms) == 1:
-            lattice = _on_lattice(*arms[0], by, phase.noise.scale)
-        terms = [noise_term(phase.noise, by)]
-        terms += [mean_term(law, pulls).times(weight) for law, pulls, weight in arms]
-        found.append(lattice or Variable(terms, rtol))
+    lattices = {k: _on_lattice(phase, instance, k, float(shift[k])) for k in chosen}
+    found: list[Variables | LatticeVariable] = [
+        lattice for lattice in lattices.values() if lattice is not None
+    ]
+    rest = np.array([k for k, lattice in lattices.items() if lattice is None], dtype=np.int64)
+    if rest.size:
+        terms = Terms(independent_terms(phase, instance, shift))
+        for some in np.array_split(rest, math.ceil(rest.size / _BLOCK)):
+            noises = some[:, None] == np.arange(phase.coordinates)
+            found.append(Variables(terms, np.hstack([phase.release[some], noises]), rtol))
     return found
 
 
 def _on_lattice(
-    law: RewardLaw, pulls: int, weight: float, start: float, scale: float
+    phase: Phase, instance: Instance, coordinate: int, start: float
 ) -> LatticeVariable | None:
     """Return a weighted mean of two-valued rewards with noise, from `start`; None of others."""
-    values = two_values(law)
+    entries = np.flatnonzero(phase.release[coordinate]).tolist()
+    if not isinstance(phase.noise, Laplace) or len(entries) != 1:
+        return None
+    (entry,) = entries
+    weight, pulls = float(phase.release[coordinate, entry]), phase.pulls[entry]
+    values = two_values(instance.laws[phase.pulled[entry]])
     if values is None:
         return None
     low, high, share = values
     low, high = sorted((weight * low, weight * high))
     count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
-    return LatticeVariable(start + low, step, count, share if weight > 0 else 1 - share, scale)
+    share = share if weight > 0 else 1 - share
+    return LatticeVariable(start + low, step, count, share, phase.noise.scale)
 
 
 def _spikes(
-    variable: Variable | LatticeVariable,
+    variable: Variables | LatticeVariable,
     phase: Phase,
     instance: Instance,
     coordinate: int,

@@ -1,4 +1,4 @@
-r"""Densities and tails of sums of independent variables, from their moment generating functions.
+r"""Densities and tails of linear forms of independent terms, from moment generating functions.
 
 The density of Z, its upper tail and its lower tail have the Laplace transforms M(s), M(s)/s for
 s > 0 and M(s)/(-s) for s < 0, where M is the moment generating function. Each is inverted along a
@@ -11,6 +11,13 @@ nothing cancels, and a tail of 1e-30 comes out with as many correct digits as on
 trapezoidal rule converges exponentially: its error is the sum of the aliases, the same function
 (times e^(sx)) at x + k 2 pi / step, and Chernoff bounds say which step makes them negligible.
 
+With one Laplace variate of scale b, M has poles at +-1/b. Beyond 1/b a line gives what is left of
+P(Z > x) without the residue there, E exp((Z' - x)/b) / 2, where Z' is Z without that variate:
+
+    E exp((Z' - x)/b) / 2 - P(Z > x) = E max(cosh((Z' - x)/b) - 1, 0)  over Z' > x.
+
+Where noise is wide, that is little, and as narrow as Z'.
+
 Results are logarithms, so that products of small numbers do not underflow.
 """
 
@@ -18,170 +25,329 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 
-from dpbai._check import FloatArray
-from dpbai._transforms import ComplexArray
+from dpbai._check import FloatArray, IntArray
+from dpbai._transforms import BoolArray, ComplexArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-from dpbai.exact.terms import Term
+from dpbai.exact.terms import Term, Terms
 
-_MOST_WORK = 2**27
-_LARGEST_BLOCK = 256
+_MOST_WORK = 2**25
+_SLICE = 2**17
 _ROUNDING = 1e-12
 _MOST_EXCESS = 1.0
-_KERNELS_KEPT = 8
+_MARGIN = 3.0
+_NEIGHBOURS = np.arange(-12, 13)
+_LADDER = np.concatenate([0.25 * 1.4 ** np.arange(11), np.arange(9.0, 60, 2)])
+_STEEP = 60 * 1.4 ** np.arange(400)
+_NEXT_TO_LIMIT = 1000.0
+_WIDE = 10.0
+_NARROWEST = 1e-12
+_HEIGHTS = 1.25 ** np.arange(-4, 116)
+_DECADE = 11  # heights
 
 
-@dataclass(frozen=True, eq=False)
-class Variable:
-    """A sum of independent terms.
+class Variables:
+    """Linear forms of independent terms, R of them.
 
-    Its density and tails come as arrays of shape (2, N) of logarithms, lower and upper bounds. The
+    Densities and tails come as arrays of shape (2, R, N) of logarithms, lower and upper bounds. The
     two are equal, and mean a relative error of `rtol`, except at points so far out that double
-    precision cannot tilt the variable there: the lower one is then -inf, the upper one Chernoff's.
+    precision cannot tilt the form there: the lower one is then -inf, the upper one Chernoff's.
 
     Parameters
     ----------
     terms : sequence of Term
+        T of them.
+    weights : ndarray of shape (R, T)
+        One form a row, none of them 0.
     rtol : float
         Relative error of densities and tails that is aimed at, at least 1e-12.
     """
 
-    terms: Sequence[Term]
-    rtol: float
+    def __init__(self, terms: Sequence[Term] | Terms, weights: FloatArray, rtol: float) -> None:
+        self.terms = terms if isinstance(terms, Terms) else Terms(terms)
+        self.weights, self.rtol = weights, rtol
+        self.means: FloatArray = weights @ self.terms.means
+        used = weights != 0
+        count = int(used.sum(axis=1).max(initial=0))
+        self._index: IntArray = np.argsort(~used, axis=1, kind="stable")[:, :count]
+        self._weights = np.take_along_axis(weights, self._index, axis=1)
+        spreads = self.terms.deviations[self._index]
+        self.deviations: FloatArray = np.hypot.reduce(self._weights * spreads, axis=1)
+        if not self.deviations.all():
+            raise RoughDensityError("it is constant")
+        with np.errstate(divide="ignore"):
+            limits = self.terms.limits[self._index] / np.abs(self._weights)
+        self.limits: FloatArray = limits.min(axis=1, initial=np.inf)
+        poles = self.terms.poles[self._index] & (self._weights != 0)
+        others = np.where(poles, np.inf, limits).min(axis=1, initial=np.inf)
+        # Noise is wide if without it a form is much narrower.
+        self._narrow = np.where(poles, 0.0, self._weights)
+        self._narrowed: FloatArray = np.hypot.reduce(self._narrow * spreads, axis=1)
+        wide = (poles.sum(axis=1) == 1) & (_WIDE * self._narrowed < 1 / self.limits)
+        self._poles = np.where(wide & (self.limits < others), self.limits, np.nan)
+        self._room = others
 
-    def log_mgf(self, z: ComplexArray) -> ComplexArray:
-        """Return log E exp(z (Z - mean)), up to multiples of 2 pi i."""
-        return np.asarray(sum(term.log_mgf(z) for term in self.terms))
+    def log_mgf(
+        self, rows: IntArray, z: ComplexArray, weights: FloatArray | None = None
+    ) -> ComplexArray:
+        """Return log E exp(z (Z - mean)) of some forms, up to multiples of 2 pi i.
 
-    def log_density(self, x: FloatArray) -> FloatArray:
-        """Return the logarithm of the density, shape (2, N), at `x`, shape (N,)."""
-        return self._inverses[0](x)
+        Parameters
+        ----------
+        rows : ndarray of int
+            Of the shape of `z`, or 1 along its second axis.
+        z : ndarray
+            Complex.
+        weights : ndarray, optional
+            Others than those of the forms.
+        """
+        weights = self._weights if weights is None else weights
+        total: ComplexArray = np.zeros(z.shape, dtype=complex)
+        for index, weight in zip(self._index.T, weights.T, strict=True):
+            if weight.any():
+                total += self.terms.log_mgf(index[rows], weight[rows] * z)
+        return total
 
-    def log_above(self, x: FloatArray) -> FloatArray:
-        """Return log P(Z > x), shape (2, N), for `x` of shape (N,), infinities allowed."""
-        return self._tail(x, 1)
+    def log_density(self, x: FloatArray, slack: FloatArray) -> FloatArray:
+        """Return the logarithms of the densities, shape (2, R, N).
 
-    def log_below(self, x: FloatArray) -> FloatArray:
-        """Return log P(Z < x), shape (2, N), for `x` of shape (N,), infinities allowed."""
-        return self._tail(x, -1)
+        Parameters
+        ----------
+        x : ndarray of shape (N,)
+        slack : ndarray of shape (N,) or (R, N)
+            Logarithm of the factor by which relative errors may exceed `rtol`, at least 0. What
+            it makes as large as the densities themselves is -inf.
+        """
+        offsets = x - self.means[:, None]
+        slack = np.broadcast_to(slack, offsets.shape)
+        result = np.zeros((2, *offsets.shape))
+        left = np.ones(offsets.shape, dtype=bool)
+        for sign, own in ((1, offsets >= 0), (-1, offsets < 0)):
+            left &= ~self._beside_pole(
+                offsets, sign, np.where(own, slack, np.inf), result, tail=False
+            )
+        return np.where(left, self._inverses[0](offsets, np.where(left, slack, np.inf)), result)
+
+    def log_above(self, x: FloatArray, slack: FloatArray) -> FloatArray:
+        """Return log P(Z > x), as `log_density`; `x` may be infinite."""
+        return self._tail(x, 1, slack)
+
+    def log_below(self, x: FloatArray, slack: FloatArray) -> FloatArray:
+        """Return log P(Z < x), as `log_above`."""
+        return self._tail(x, -1, slack)
 
     def log_bound(self, x: FloatArray, side: int) -> FloatArray:
         """Return a Chernoff bound: of P(Z > x) if `side` is 1, of P(Z < x) if it is -1.
 
-        With `side` 0 it is of the order of the density.
+        With `side` 0 it is of the order of the density. The shape is (R, N).
         """
-        bound = self._inverses[side].exponents(x).min(axis=0)
-        return np.asarray(bound if side else bound - math.log(self.deviation))
+        return self._inverses[side].bound(x - self.means[:, None])
 
-    def _tail(self, x: FloatArray, side: int) -> FloatArray:
-        result = np.tile(np.where(side * x == np.inf, -np.inf, 0.0), (2, 1))
+    def _tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
+        offsets = x - self.means[:, None]
+        result = np.tile(np.where(side * offsets == np.inf, -np.inf, 0.0), (2, 1, 1))
+        asked = np.where(np.isfinite(offsets), slack, np.inf)
+        offsets = np.where(np.isfinite(offsets), offsets, 0.0)
         # The smaller tail is inverted; the larger one is the rest.
         for sign in (1, -1):
-            where = np.flatnonzero(np.isfinite(x) & (sign * (x - self.mean) >= 0))
-            if sign != side:  # what cannot be seen beside 1 is not worth its nodes
-                where = where[self.log_bound(x[where], sign) > math.log(self.rtol) - 5]
-            small = np.minimum(self._inverses[sign](x[where]), 0.0)
+            own = np.where(sign * offsets >= 0, asked, np.inf)
+            if np.isinf(own).all():
+                continue
+            if sign != side:
+                own = own + np.maximum(-self._inverses[sign].bound(offsets), 0.0)
+            small = np.zeros((2, *offsets.shape))
+            found = self._beside_pole(offsets, sign, own, small, tail=True)
+            inverted = self._inverses[sign](offsets, np.where(found, np.inf, own))
+            small = np.minimum(np.where(found, small, inverted), 0.0)
             with np.errstate(divide="ignore"):
-                rest = np.log1p(-np.exp(small[::-1]))
-            result[:, where] = small if sign == side else rest
+                rest = small if sign == side else np.log1p(-np.exp(small[::-1]))
+            np.copyto(result, rest, where=np.isfinite(own))
         return result
+
+    def _beside_pole(
+        self, offsets: FloatArray, sign: int, slack: FloatArray, result: FloatArray, *, tail: bool
+    ) -> BoolArray:
+        """Write what is no more than a half off the residue at a pole, and say where that is."""
+        if np.isnan(self._poles).all():
+            return np.zeros(slack.shape, dtype=bool)
+        base = self._residue(sign, offsets, tail=tail)
+        beyond = self._beyond[sign, tail]
+        bounds = beyond.bound(offsets)
+        found = np.isfinite(slack) & (bounds < base - math.log(2))
+        part = beyond(offsets, np.where(found, slack + base - bounds, np.inf))
+        excess = np.where(found, part[::-1] - base, -np.inf)
+        np.copyto(result, base + np.log1p(-np.exp(excess)), where=found)
+        return found
+
+    def _residue(self, sign: int, offsets: FloatArray, *, tail: bool) -> FloatArray:
+        poles = self._poles[:, None]
+        rows = np.arange(len(poles))[:, None]
+        rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._narrow).real
+        base = rest - sign * poles * offsets - math.log(2)
+        return np.asarray(base if tail else base + np.log(poles))
+
+    @cached_property
+    def _beyond(self) -> dict[tuple[int, bool], _Inverse]:
+        poles = np.nan_to_num(self._poles)
+        units = np.maximum(self._narrowed, _NARROWEST * self.deviations)
+        ladder = poles[:, None] + self._ladder(self._room - poles, units)
+        found, zero = {}, np.zeros((len(poles), 1))
+        for sign, tail in product((1, -1), (True, False)):
+            inverse = _Inverse(self, sign * ladder[:, ::sign], units, tail=tail)
+            # It has to be right to a part of the residue.
+            share = inverse.bound(zero) - self._residue(sign, zero, tail=tail)
+            inverse.digits = max(inverse.digits + min(float(np.nanmax(share)), 0.0), 3.0)
+            found[sign, tail] = inverse
+        return found
+
+    @staticmethod
+    def _ladder(limits: FloatArray, units: FloatArray) -> FloatArray:
+        """Return tilts up to next to the limits, which `units` of length tell from each other."""
+        far = np.minimum(limits * units * _NEXT_TO_LIMIT, _STEEP[-1])
+        most = max(float(np.where(np.isfinite(limits), far, 60).max()), 60.0)
+        ladder = np.concatenate([_LADDER, _STEEP[most > _STEEP]])[None, :] / units[:, None]
+        return np.asarray(1 / (1 / ladder + 1 / limits[:, None]))
 
     @cached_property
     def _inverses(self) -> dict[int, _Inverse]:
-        return {side: _Inverse(self, side) for side in (-1, 0, 1)}
+        ladder = self._ladder(self.limits, self.deviations)
+        both = np.hstack([-ladder[:, ::-1], np.zeros((len(ladder), 1)), ladder])
+        return {
+            side: _Inverse(self, grid, self.deviations, tail=side != 0)
+            for side, grid in ((-1, -ladder[:, ::-1]), (0, both), (1, ladder))
+        }
 
     @cached_property
-    def mean(self) -> float:
-        """Expected value."""
-        return sum(term.mean for term in self.terms)
-
-    @cached_property
-    def deviation(self) -> float:
-        """Standard deviation."""
-        return math.hypot(*(term.deviation for term in self.terms))
-
-    @cached_property
-    def lines(self) -> tuple[FloatArray, FloatArray]:
-        """Real parts of the vertical lines to choose from, increasing, and `log_mgf` there.
-
-        Neighbours differ by few units of 1/deviation of the tilted variable, also next to a pole.
-        """
-        if self.deviation == 0:
-            raise RoughDensityError("it is constant")
-        limit = min(term.limit for term in self.terms)
-        count = math.ceil(math.log(max(limit * self.deviation / 0.02, 2)) / math.log(1.4))
-        ladder = 0.02 / self.deviation * 1.4 ** np.arange(min(count, 400))
-        positive = np.union1d(ladder, np.arange(8, 60, 2) / self.deviation)
-        positive = positive[positive < limit]
-        if math.isfinite(limit):
-            positive = np.union1d(positive, limit * (1 - 0.5 ** np.arange(1, 12, 0.5)))
-        grid = np.concatenate([-positive[::-1], [0.0], positive])
-        values = self.log_mgf(grid.astype(complex)).real
-        return grid[np.isfinite(values)], values[np.isfinite(values)]
-
-    @property
     def knots(self) -> FloatArray:
-        """Where density or tails have kinks: nowhere."""
-        return np.empty(0)
+        """Under wide noise, between which points densities and tails may change fast."""
+        wide = np.isfinite(self._poles)
+        near = np.multiply.outer(self._narrowed[wide], [-8, 8]) + self.means[wide, None]
+        return np.array([near.min(), near.max()]) if wide.any() else np.empty(0)
 
     @cached_property
     def scan(self) -> FloatArray:
         """Points less than a deviation apart, as far out as a double can tell the density from 0.
 
-        If the lines do not reach so far, the ends are where the bounds fall steeply.
+        They are those of the first form. If the lines do not reach so far, the ends are where the
+        bounds fall steeply.
         """
-        grid, values = self.lines
+        inverse = self._inverses[0]
+        seen = np.isfinite(inverse.values[0])
+        grid, values = inverse.grid[0, seen], inverse.values[0, seen]
         tilted_means = np.diff(values) / np.diff(grid)
-        fine = np.arange(0, tilted_means.size - 1, 1 / 8)
+        fine = np.arange(0, tilted_means.size - 1, 1 / 4)
         points = np.interp(fine, np.arange(tilted_means.size), tilted_means)
         ends = points[0] + 50 / grid[0], points[-1] + 50 / grid[-1]
-        points = self.mean + np.unique([ends[0], *points, ends[1]])
-        return points[self.log_bound(points, 0) > 2 * SMALLEST_LOG]
+        points = self.means[0] + np.unique([ends[0], *points, ends[1]])
+        return np.asarray(points[self.log_bound(points, 0)[0] > 2 * SMALLEST_LOG])
 
 
 class _Inverse:
-    """The inverse Laplace transform that gives the density (side 0) or a tail (side 1 or -1)."""
+    """The inverse Laplace transforms that give densities, or tails, along some vertical lines.
 
-    def __init__(self, variable: Variable, side: int) -> None:
-        self.variable, self.side = variable, side
+    Parameters
+    ----------
+    variables : Variables
+    grid : ndarray of shape (R, L)
+        Where the lines cross the real axis, 0 and poles not among them nor between them.
+    units : ndarray of shape (R,)
+        Of length.
+    tail : bool
+    """
+
+    def __init__(
+        self, variables: Variables, grid: FloatArray, units: FloatArray, *, tail: bool
+    ) -> None:
+        self.variables, self.grid, self.units, self.tail = variables, grid, units, tail
         # A line far from a point's saddle makes all errors larger, by e^excess: those of rounding
         # must stay within the tolerance, the others are kept smaller by as much.
-        self.excess = min(math.log(variable.rtol / _ROUNDING), _MOST_EXCESS)
-        self.digits = 4 - math.log(variable.rtol) + self.excess
-        grid, values = variable.lines
-        use = slice(None) if side == 0 else side * grid > 0
-        self.grid, self.values = grid[use], values[use]
-        if side:
-            self.values = self.values - np.log(np.abs(self.grid))
-        # Rounds of an integration come back to the same lines and steps.
-        self._kernel = lru_cache(_KERNELS_KEPT)(self._kernel_on)
-        self._reach = lru_cache(None)(self._height)
+        self.excess = min(math.log(variables.rtol / _ROUNDING), _MOST_EXCESS)
+        self.digits = 4 - math.log(variables.rtol) + self.excess
+        self.most_slack = 6 - math.log(variables.rtol)
+        self._every = np.arange(len(grid))
+        self._heights = np.full(grid.shape, np.nan)
+        self._kernels: dict[tuple[int, int], tuple[float, ComplexArray]] = {}
 
-    def exponents(self, x: FloatArray) -> FloatArray:
-        """Return log(transform(s) exp(-s x)), shape (lines, points)."""
+    @cached_property
+    def _logs(self) -> ComplexArray:
+        return self.variables.log_mgf(self._every[:, None], self.grid.astype(complex))
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """Logarithms of the transforms' moduli on the real axis, shape (R, L)."""
+        logs = self._logs.real
+        if self.tail:
+            logs = logs - np.log(np.abs(self.grid) * self.units[:, None])
+        return np.where(np.isfinite(logs), logs, np.inf)
+
+    @cached_property
+    def _slopes(self) -> FloatArray:
+        """Offsets at which the best line changes: the exponents are convex in the tilt."""
+        with np.errstate(invalid="ignore"):
+            slopes = np.diff(self.values) / np.diff(self.grid)
+        slopes[np.isinf(self.values[:, :-1])] = -np.inf
+        slopes[np.isinf(self.values[:, 1:])] = np.inf
+        return np.asarray(np.maximum.accumulate(slopes, axis=1))
+
+    def _best(self, offsets: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return the lines next to the saddle points, and log(transform(s) exp(-s x)) there."""
+        pairs = zip(self._slopes, offsets, strict=True)
+        line = np.array([slopes.searchsorted(x) for slopes, x in pairs])
+        return line, self._at(self._every[:, None], line, offsets)
+
+    def _at(self, rows: IntArray, lines: IntArray, offsets: FloatArray) -> FloatArray:
+        return np.asarray(self.values[rows, lines] - self.grid[rows, lines] * offsets)
+
+    def bound(self, offsets: FloatArray) -> FloatArray:
+        """Return Chernoff bounds of tails, or the order of densities, shape (R, N)."""
+        return self._bound(*self._best(offsets))
+
+    def _bound(self, lines: IntArray, exponents: FloatArray) -> FloatArray:
+        units = self.units[:, None]
+        if not self.tail:
+            return np.asarray(exponents - np.log(units))
         return np.asarray(
-            self.values[:, None] - np.multiply.outer(self.grid, x - self.variable.mean)
+            exponents + np.log(np.abs(self.grid[self._every[:, None], lines]) * units)
         )
 
-    def __call__(self, x: FloatArray) -> FloatArray:
-        result = np.stack([np.full(x.size, -np.inf), self.variable.log_bound(x, self.side)])
-        exponents = self.exponents(x)
-        x = x - self.variable.mean
+    def __call__(self, offsets: FloatArray, slack: FloatArray) -> FloatArray:
+        """Return bounds of the logarithms, shape (2, R, N), for offsets from the means."""
+        result = np.full((2, *slack.shape), -np.inf)
+        where = slack < self.most_slack
+        if not where.any():
+            return result
+        allowed = self.excess + np.where(where, np.maximum(slack - _MARGIN, 0.0), 0.0)
+        best, least = self._best(offsets)
+        result[1] = np.where(where, self._bound(best, least), -np.inf)
         low, high = self._extents
-        good = exponents <= exponents.min(axis=0) + self.excess
-        cost = np.where(good, (high - low)[:, None], np.inf)
-        # Farthest points first: the lines that they need serve many nearer ones.
-        pending = np.flatnonzero(np.isfinite(cost).any(axis=0))
-        while pending.size:
-            line = int(cost[:, pending[np.abs(x[pending]).argmax()]].argmin())
-            served = good[line, pending]
-            where, pending = pending[served], pending[~served]
-            span = max(high[line], x[where].max()) - min(low[line], x[where].min())
-            result[:, where] = self._along(line, 2 * math.pi / span, x[where])
+        chosen: list[tuple[IntArray, ...]] = []
+        pending = where.copy()
+        while pending.any():
+            # Farthest points first: the lines that they need serve many nearer ones.
+            rows = np.flatnonzero(pending.any(axis=1))
+            farthest = np.where(pending, np.abs(offsets), -1.0)[rows].argmax(axis=1)
+            near = np.clip(best[rows, farthest, None] + _NEIGHBOURS, 0, self.grid.shape[1] - 1)
+            excess = self._at(rows[:, None], near, offsets[rows, farthest, None])
+            cost = (high - low)[rows[:, None], near]
+            cost[excess > (least + allowed)[rows, farthest, None]] = np.inf
+            choice = cost.argmin(axis=1)
+            line = near[np.arange(rows.size), choice]
+            known = np.isfinite(cost[np.arange(rows.size), choice])
+            excess = self._at(rows[:, None], line[:, None], offsets[rows])
+            served = pending[rows] & (excess <= (least + allowed)[rows]) & known[:, None]
+            pending[rows, farthest] = False
+            pending[rows] &= ~served
+            chosen.append((rows[known], line[known], served[known]))
+        rows, line, served = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
+        if rows.size:
+            ends = offsets[rows]
+            span = np.maximum(high[rows, line], np.where(served, ends, -np.inf).max(axis=1))
+            span -= np.minimum(low[rows, line], np.where(served, ends, np.inf).min(axis=1))
+            self._along(rows, line, 2 * math.pi / span, offsets, served, result)
         return result
 
     @cached_property
@@ -190,58 +356,123 @@ class _Inverse:
 
         These are Chernoff bounds, by the other lines on either side.
         """
-        gaps = self.grid - self.grid[:, None]
-        with np.errstate(divide="ignore"):
-            bounds = (self.values - self.values[:, None] + self.digits) / gaps
-        low = np.where(gaps < 0, bounds, -np.inf).max(axis=1)
-        high = np.where(gaps > 0, bounds, np.inf).min(axis=1)
+        gaps = self.grid[:, None, ::3] - self.grid[:, :, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise = self.values[:, None, ::3] - self.values[:, :, None] + self.digits
+            bounds = rise / gaps
+        low = np.where(gaps < 0, bounds, -np.inf).max(axis=2)
+        high = np.where(gaps > 0, bounds, np.inf).min(axis=2)
         return low, high
 
-    def _along(self, line: int, step: float, x: FloatArray) -> FloatArray:
-        """Invert along one line, by the trapezoidal rule; `x` counts from the mean."""
-        s, value = float(self.grid[line]), float(self.values[line])
-        count = math.ceil(self._reach(s) / step) + 1
-        if count * (x.size + 16) > _MOST_WORK:
-            raise RoughDensityError(f"it would take {count} nodes")
-        total = np.zeros(x.size)
-        # exp(-i t x) for t = step (block j + k), as a product, so that few exponentials are taken.
-        block = min(math.isqrt(count) + 1, _LARGEST_BLOCK)
-        turns = np.multiply.outer(-1j * step * x, np.arange(block))
-        within, across = np.exp(turns), np.exp(block * turns)
-        for start in range(0, count, block**2):
-            kernel = self._kernel(s, step, start, block**2)
-            part = ((within @ kernel.reshape(block, block).T) * across).sum(axis=1)
-            total += (part * np.exp(-1j * step * start * x)).real
-        with np.errstate(divide="ignore"):
-            return np.asarray(value - s * x + np.log(step / math.pi * np.maximum(total, 0.0)))
+    def _along(
+        self,
+        rows: IntArray,
+        lines: IntArray,
+        steps: FloatArray,
+        offsets: FloatArray,
+        served: BoolArray,
+        result: FloatArray,
+    ) -> None:
+        """Invert along one line for each of some rows, by the trapezoidal rule."""
+        counts = np.ceil(self._reach(rows, lines) / steps).astype(np.int64) + 1
+        if (counts * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:
+            raise RoughDensityError(f"it would take {counts.max()} nodes")
+        points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
+        totals = [np.zeros(x.size) for x in points]
+        size = max(1, _SLICE // rows.size)
+        for start in range(0, int(counts.max()), size):
+            parts = self._kernels_on(rows, lines, steps, start, np.minimum(counts - start, size))
+            for k, kernel in enumerate(parts):
+                if kernel.size:
+                    totals[k] += _sum(kernel, steps[k], start, points[k])
+        for k, (row, line) in enumerate(zip(rows, lines, strict=True)):
+            with np.errstate(divide="ignore"):
+                logs = np.log(
+                    steps[k] * self.units[row] ** self.tail / math.pi * np.maximum(totals[k], 0.0)
+                )
+            result[:, row, served[k]] = (
+                self.values[row, line] - self.grid[row, line] * points[k] + logs
+            )
 
-    def _kernel_on(self, s: float, step: float, start: int, size: int) -> ComplexArray:
-        """Return the transform at nodes of a vertical line, divided by that at its foot s.
+    def _kernels_on(
+        self, rows: IntArray, lines: IntArray, steps: FloatArray, start: int, sizes: IntArray
+    ) -> list[ComplexArray]:
+        """Return the transforms at nodes of vertical lines, divided by those at their feet.
 
-        The node at the foot itself has half the weight.
+        The node at the foot itself has half the weight. Rounds of an integration come back to the
+        same lines and steps.
         """
-        z: ComplexArray = np.asarray(s + 1j * step * np.arange(start, start + size))
-        level = self.variable.log_mgf(np.array([s + 0j])).real
-        kernel = np.exp(self.variable.log_mgf(z) - level)
-        if self.side:
-            kernel *= s / z
-        if start == 0:
-            kernel[0] /= 2
-        return np.asarray(kernel)
+        keys = list(zip(rows.tolist(), lines.tolist(), strict=True))
+        found: list[ComplexArray] = [np.empty(0, dtype=complex)] * len(keys)
+        new = []
+        for k, key in enumerate(keys):
+            step, kernel = self._kernels.get(key, (0.0, found[k]))
+            if start == 0 and step == steps[k] and kernel.size == sizes[k]:
+                found[k] = kernel
+            elif sizes[k] > 0:
+                new.append(k)
+        if not new:
+            return found
+        some, counts = rows[new], sizes[new]
+        nodes = np.concatenate([np.arange(start, start + count) for count in counts.tolist()])
+        line, spacing = lines[new], steps[new]
+        if len(new) > 1:
+            some, line = np.repeat(some, counts), np.repeat(line, counts)
+            spacing = np.repeat(spacing, counts)
+        s = self.grid[some, line]
+        z: ComplexArray = np.asarray(s + 1j * spacing * nodes)
+        kernels = np.exp(self.variables.log_mgf(some, z) - self._logs[some, line])
+        if self.tail:
+            kernels *= s / z
+        kernels[nodes == 0] /= 2
+        for k, kernel in zip(new, np.split(kernels, np.cumsum(counts)[:-1]), strict=True):
+            found[k] = kernel
+            if start == 0:
+                self._kernels[keys[k]] = float(steps[k]), kernel
+        return found
 
-    def _height(self, s: float) -> float:
-        """Return the height beyond which the integral is negligible."""
-        t = 1.1 ** np.arange(-10, 260) / self.variable.deviation
-        z: ComplexArray = s + 1j * np.append(0.0, t)
-        size = np.log(t * self.variable.deviation)
-        for term in self.variable.terms:
-            if term.decays:
-                logs = term.log_mgf(z).real
-                size += logs[1:] - logs[0]
-        if self.side:
-            size -= np.log(np.abs(z[1:] / s))
-        # Negligible from where it is so over a decade; isolated zeros do not count.
-        negligible = np.lib.stride_tricks.sliding_window_view(size < -self.digits, 25).all(axis=1)
-        if not negligible.any():
+    def _reach(self, rows: IntArray, lines: IntArray) -> FloatArray:
+        """Return the heights beyond which the integrals are negligible."""
+        heights = self._heights
+        unknown: BoolArray = np.isnan(heights[rows, lines])
+        for stop in (36, 60, _HEIGHTS.size):
+            if not unknown.any():
+                break
+            some, where = rows[unknown], lines[unknown]
+            t = _HEIGHTS[:stop] / self.units[some, None]
+            s = self.grid[some, where][:, None]
+            z: ComplexArray = s + 1j * np.hstack([np.zeros((some.size, 1)), t])
+            smooth = np.where(
+                self.variables.terms.decay[self.variables._index], self.variables._weights, 0.0
+            )
+            logs = self.variables.log_mgf(some[:, None], z, smooth).real
+            sizes = logs[:, 1:] - logs[:, :1] + np.log(_HEIGHTS[:stop])
+            if self.tail:
+                sizes -= np.log(np.abs(z[:, 1:] / s))
+            # Negligible from where it is so over a decade; isolated zeros do not count.
+            windows = np.lib.stride_tricks.sliding_window_view(
+                sizes < -self.digits, _DECADE, axis=1
+            )
+            negligible: BoolArray = np.asarray(windows.all(axis=2))
+            done: BoolArray = np.asarray(negligible.any(axis=1))
+            first = negligible.argmax(axis=1)
+            found = np.where(done, 1.3 * t[np.arange(some.size), first], np.nan)
+            heights[some, where] = found
+            unknown[unknown] = ~done
+        if unknown.any():
             raise RoughDensityError("its characteristic function does not decay")
-        return 1.5 * float(t[negligible.argmax()])
+        return heights[rows, lines]
+
+
+def _sum(kernel: ComplexArray, step: float, start: int, x: FloatArray) -> FloatArray:
+    """Return the real part of the sum of kernel[k] exp(-i (start + k) step x) at some x.
+
+    With k = block j + l, the exponential is a product, so that few are taken.
+    """
+    block = math.isqrt(kernel.size - 1) + 1
+    padded = np.zeros(block**2, dtype=complex)
+    padded[: kernel.size] = kernel
+    turns = np.multiply.outer(x, (-1j * step) * np.arange(block))
+    within, across = np.exp(turns), np.exp(block * turns)
+    part = np.einsum("ij,ij->i", within @ padded.reshape(block, block).T, across)
+    return np.asarray((part * np.exp(-1j * step * start * x)).real)

@@ -60,6 +60,7 @@ class LatticeVariable:
         feet = np.array([-flank, 0.0, flank] if 2 * flank < step else [0.0])
         self.knots: FloatArray = np.add.outer(self._points, feet).ravel()
         self._step, self._scale, self._rate = step, scale, step / scale
+        self.means = np.array([start + step * count * share])
         self._deviation = math.hypot(step * math.sqrt(variance), math.sqrt(2) * scale)
         chances = scipy.stats.binom.pmf(points, count, share)
         decay = [1.0, -math.exp(-self._rate)]
@@ -72,23 +73,23 @@ class LatticeVariable:
         self._left, self._left_decayed = from_left(chances)
         self._right, self._right_decayed = (sums[::-1] for sums in from_left(chances[::-1]))
 
-    def log_density(self, x: FloatArray) -> FloatArray:
-        """Return the logarithm of the density, shape (2, N), at `x`, shape (N,)."""
+    def log_density(self, x: FloatArray, _slack: FloatArray | None = None) -> FloatArray:
+        """Return the logarithm of the density, shape (2, 1, N), at `x`, shape (N,)."""
         _, left, right = self._parts(x)
         return self._logs((left + right) / self._scale)
 
-    def log_above(self, x: FloatArray) -> FloatArray:
-        """Return log P(Z > x), shape (2, N), for `x` of shape (N,), infinities allowed."""
+    def log_above(self, x: FloatArray, _slack: FloatArray | None = None) -> FloatArray:
+        """Return log P(Z > x), shape (2, 1, N), infinities allowed."""
         at, left, right = self._parts(x)
         return self._logs(np.minimum(self._right[at] - right + left, 1.0))
 
-    def log_below(self, x: FloatArray) -> FloatArray:
-        """Return log P(Z < x), shape (2, N), for `x` of shape (N,), infinities allowed."""
+    def log_below(self, x: FloatArray, _slack: FloatArray | None = None) -> FloatArray:
+        """Return log P(Z < x), shape (2, 1, N), infinities allowed."""
         at, left, right = self._parts(x)
         return self._logs(np.minimum(self._left[at] - left + right, 1.0))
 
     def log_bound(self, x: FloatArray, side: int) -> FloatArray:
-        """Return the tail on that side, or the density if `side` is 0: shape (N,)."""
+        """Return the tail on that side, or the density if `side` is 0: shape (1, N)."""
         function = {0: self.log_density, 1: self.log_above, -1: self.log_below}[side]
         return np.asarray(function(x)[0])
 
@@ -116,4 +117,4 @@ class LatticeVariable:
     @staticmethod
     def _logs(values: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
-            return np.tile(np.log(np.maximum(values, 0.0)), (2, 1))
+            return np.tile(np.log(np.maximum(values, 0.0)), (2, 1, 1))

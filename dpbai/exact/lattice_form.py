@@ -155,7 +155,8 @@ class LatticeForm:
         nodes = np.arange(needed)
         terms = np.exp(self._exponents(tilt + 2j * math.pi / count * nodes) - least)
         terms[0] /= 2
-        return least + math.log(2 * terms.real.sum() / count)
+        total = float(terms.real.sum())  # of what is impossible, rounding leaves nothing to be seen
+        return least + math.log(2 * total / count) if total > 0 else -math.inf
 
     def _exponents(self, z: ComplexArray) -> ComplexArray:
         return np.asarray(self._log_lattice(z) + self._log_noise(z))

@@ -73,7 +73,7 @@ class _Pairs:
 
     def __init__(self, forms: HalfSpaces, first: IntArray, second: IntArray) -> None:
         self.forms, self.rows = forms, np.stack([first, second])
-        self.limits: FloatArray = np.array([term.limit for term in forms.terms])
+        self.limits: FloatArray = forms.terms.limits
         best = np.maximum(forms.means, forms.deviations) / forms.deviations**2
         # Along the ray to the tilts of both forms for themselves, were they normal.
         ray = best[self.rows] / np.maximum(1, self._load(self.rows, best[self.rows]))
@@ -117,14 +117,15 @@ class _Pairs:
         weights = forms.weights[rows]
         for entry in np.flatnonzero(weights.any(axis=(0, 1))).tolist():
             one, two = -weights[:, :, entry]
-            total = total + forms.terms[entry].log_mgf(one[:, None] * z[0] + two[:, None] * z[1])
+            at = one[:, None] * z[0] + two[:, None] * z[1]
+            total = total + forms.terms.log_mgf(np.array([[entry]]), at)
         return total
 
     def probability(self, pair: int, most_work: int) -> tuple[float | None, int]:
         """Return the chance of one pair to about 1e-3, or None, and the work that it took."""
         rows, tilts, level = self.rows[:, [pair]], self.tilts[:, pair], self.levels[pair]
         deviations = self.forms.deviations[rows[:, 0]]
-        spreads = [term.deviation**2 for term in self.forms.terms]
+        spreads = self.forms.terms.deviations**2
         alike = float(
             np.prod(self.forms.weights[rows[:, 0]], axis=0) @ spreads / np.prod(deviations)
         )

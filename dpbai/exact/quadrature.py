@@ -14,20 +14,42 @@ import numpy as np
 from dpbai._check import FloatArray
 
 LogFunction = Callable[[FloatArray], FloatArray]
+SlackFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 SMALLEST_LOG = -575.0
 """Logarithm of 1e-250: products and sums with it are still normal doubles."""
 
 _MOST_PANELS = 2**13
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_GAUSS = 10
 
 
 class RoughDensityError(ValueError):
     """The distribution is not smooth enough for an integral over it."""
 
 
+def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
+    """Return 21 nodes, and weights of Gauss' rule on 10 of them and of Kronrod's on all.
+
+    Kronrod's other nodes are the zeros of a polynomial E of degree 11 (Stieltjes) such that P E, P
+    Legendre's of degree 10, is orthogonal to all of degree up to 10.
+    """
+    legendre = np.polynomial.legendre
+    x, w = legendre.leggauss(2 * _GAUSS)
+    values = legendre.legvander(x, _GAUSS + 1)
+    moments = (values.T * (w * values[:, _GAUSS])) @ values
+    stieltjes = np.append(np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1])[0], 1.0)
+    gauss, weights = legendre.leggauss(_GAUSS)
+    nodes = np.concatenate([gauss, legendre.legroots(stieltjes)])
+    integrals = np.append(2.0, np.zeros(2 * _GAUSS))
+    kronrod = np.linalg.solve(legendre.legvander(nodes, 2 * _GAUSS).T, integrals)
+    return nodes, np.stack([np.append(weights, np.zeros(_GAUSS + 1)), kronrod])
+
+
+_NODES, _WEIGHTS = _gauss_kronrod()
+
+
 def log_integral(
-    log_function: LogFunction,
+    log_function: SlackFunction,
     log_bound: LogFunction,
     scan: FloatArray,
     knots: FloatArray,
@@ -67,7 +89,7 @@ def log_integral(
     peak = float(rough.max())
     if peak + math.log(scan[-1] - scan[0]) < SMALLEST_LOG:
         return -math.inf
-    kept = np.flatnonzero(rough > peak + math.log(rtol) - 20)
+    kept = np.flatnonzero(rough > peak + math.log(rtol) - 10)
     first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, scan.size - 1)
     edges = scan[np.linspace(first, last, 7).astype(int)]
     inside = knots[(edges[0] < knots) & (knots < edges[-1])]
@@ -76,24 +98,25 @@ def log_integral(
     left, right = edges[:-1], edges[1:]
 
     def panels(left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the integrals by both rules, shape (rules, bounds, panels)."""
         nodes = (left + right)[:, None] / 2 + np.multiply.outer((right - left) / 2, _NODES)
-        values = np.exp(log_function(nodes.ravel()) - peak).reshape(2, *nodes.shape)
-        return np.asarray(values @ _WEIGHTS * (right - left) / 2)
+        x = nodes.ravel()
+        logs = log_function(x, np.maximum(peak - log_bound(x), 0.0))
+        values = np.exp(logs - peak).reshape(2, *nodes.shape)
+        return np.asarray((values @ _WEIGHTS.T * (right - left)[:, None] / 2).transpose(2, 0, 1))
 
-    coarse, done = panels(left, right), np.zeros(2)
+    done = np.zeros(2)
     while left.size:
-        middle = (left + right) / 2
-        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         if left.size > most_panels:
             raise RoughDensityError("the integral over it does not converge")
-        fine = panels(left, right)
-        both = fine.reshape(2, 2, -1).sum(axis=1)
+        coarse, fine = panels(left, right)
         # Panels refine together, and one that has converged leaves.
-        tolerance = rtol / 100 * (done[1] + both[1].sum())
-        good = (np.abs(both - coarse) <= tolerance).all(axis=0)
-        done += both[:, good].sum(axis=1)
-        again = np.tile(~good, 2)
-        left, right, coarse = left[again], right[again], fine[:, again]
+        tolerance = rtol / 30 * (done[1] + fine[1].sum())
+        good = (np.abs(fine - coarse) <= tolerance).all(axis=0)
+        done += fine[:, good].sum(axis=1)
+        left, right = left[~good], right[~good]
+        middle = (left + right) / 2
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
     with np.errstate(divide="ignore"):
         low, high = (peak + np.log(done)).tolist()
     if high < SMALLEST_LOG:

@@ -1,4 +1,4 @@
-r"""The terms of a released coordinate, means of rewards and noise, by their transforms.
+r"""The terms of what is released, means of rewards and noise, by their transforms.
 
 A term is known by its log moment generating function at complex arguments, centred: at many pulls,
 log E exp(z (X - mean)) has no large part that a small remainder would drown in.
@@ -7,20 +7,21 @@ log E exp(z (X - mean)) has no large part that a small remainder would drown in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import ComplexArray, beta_log_mgf, discrete_log_mgf
+from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.policies import Phase
 from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
-LogTransform = Callable[[ComplexArray], ComplexArray]
-
 _LARGEST_EXPONENT = 600.0
+_SQUARED = 1e150  # has a finite square
 _CIRCLE = 64
 _TAYLOR_TERMS = 20
 _SINH = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x)/x, from x^2 on
@@ -39,32 +40,42 @@ class Term:
 
     Attributes
     ----------
-    log_mgf : callable
-        log E exp(z (X - mean)) for an array of complex z, up to multiples of 2 pi i.
+    transform : callable
+        log E exp(z (X - mean)), up to multiples of 2 pi i, of an array of complex z and of the
+        parameters, which may be arrays too.
+    parameters : tuple of float
     limit : float
         It is finite for real z with abs(z) < limit.
     mean, deviation : float
     decays : bool
         Whether the moment generating function decays along vertical lines. That of a variable with
         atoms does not: it comes back to near its largest modulus again and again.
+    pole : bool
+        Whether it has simple poles at +-limit, as that of Laplace noise has.
     """
 
-    log_mgf: LogTransform
+    transform: Callable[..., ComplexArray]
+    parameters: tuple[float, ...]
     limit: float
     mean: float
     deviation: float
     decays: bool
+    pole: bool = False
 
-    def times(self, weight: float) -> Term:
-        """Return `weight` X, for a weight other than 0."""
-        size = abs(weight)
-        return Term(
-            lambda z: self.log_mgf(weight * z),
-            self.limit / size,
-            self.mean * weight,
-            self.deviation * size,
-            self.decays,
-        )
+    def log_mgf(self, z: ComplexArray) -> ComplexArray:
+        """Return log E exp(z (X - mean)), up to multiples of 2 pi i."""
+        return self.transform(z, *self.parameters)
+
+
+def independent_terms(
+    phase: Phase, instance: Instance, shift: FloatArray | None = None
+) -> list[Term]:
+    """Return means of the pulled arms, then the noise of the coordinates, about `shift`."""
+    means = [
+        mean_term(instance.laws[arm], n) for arm, n in zip(phase.pulled, phase.pulls, strict=True)
+    ]
+    shift = np.zeros(phase.coordinates) if shift is None else shift
+    return means + [noise_term(phase.noise, by) for by in shift.tolist()]
 
 
 def noise_term(noise: Noise, mean: float = 0.0) -> Term:
@@ -76,56 +87,62 @@ def noise_term(noise: Noise, mean: float = 0.0) -> Term:
         If where it has exponential moments is unknown.
     """
     if isinstance(noise, Laplace):
-        scale = noise.scale
-        # log 1/(1 - (scale z)^2); at large z it has no cancellation, at small z log1p has none.
-        return Term(
-            lambda z: np.asarray(-special.log1p(-((scale * z) ** 2))),
-            1 / scale,
-            mean,
-            noise.standard_deviation,
-            decays=True,
-        )
+        scale, deviation = noise.scale, noise.standard_deviation
+        return Term(_laplace, (scale,), 1 / scale, mean, deviation, decays=True, pole=True)
     if isinstance(noise, Gaussian | NoNoise):
         deviation = noise.standard_deviation
-        return Term(
-            lambda z: np.asarray(0.5 * (deviation * z) ** 2),
-            math.inf,
-            mean,
-            deviation,
-            decays=True,
-        )
+        return Term(_normal, (deviation,), math.inf, mean, deviation, decays=True)
     raise NotExactError(f"where {type(noise).__name__} noise has exponential moments is unknown")
+
+
+def _laplace(z: ComplexArray, scale: FloatArray) -> ComplexArray:
+    """Return log 1/(1 - (scale z)^2), on either side of its poles."""
+    z = scale * z
+    if np.abs(z).max(initial=0.0) < _SQUARED:
+        return np.asarray(-np.log((1 - z) * (1 + z)))
+    return np.asarray(-np.log(1 - z) - np.log(1 + z))
+
+
+def _normal(z: ComplexArray, deviation: FloatArray) -> ComplexArray:
+    return np.asarray(0.5 * (deviation * z) ** 2)
 
 
 def mean_term(law: RewardLaw, pulls: int) -> Term:
     """Return the mean of `pulls` rewards: the logarithm of its transform is so many times one's."""
-    one, variance = _one_reward(law)
+    one, parameters, variance = _one_reward(law)
+    limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
+    smooth = isinstance(law, Uniform | Beta) and law.mean > 0
+    deviation = math.sqrt(variance / pulls)
+    return Term(one, (pulls, *parameters), limit, law.mean, deviation, decays=smooth)
 
-    def log_mgf(z: ComplexArray) -> ComplexArray:
+
+def _of_mean(one: Callable[[ComplexArray], ComplexArray]) -> Callable[..., ComplexArray]:
+    def log_mgf(z: ComplexArray, pulls: FloatArray) -> ComplexArray:
         with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
             return np.asarray(pulls * one(z / pulls))
 
-    limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
-    smooth = isinstance(law, Uniform | Beta) and law.mean > 0
-    return Term(log_mgf, limit, law.mean, math.sqrt(variance / pulls), decays=smooth)
+    return log_mgf
 
 
-def _one_reward(law: RewardLaw) -> tuple[LogTransform, float]:
-    """Return the centred log moment generating function of one reward, and its variance.
+def _one_reward(law: RewardLaw) -> tuple[Callable[..., ComplexArray], tuple[float, ...], float]:
+    """Return what gives a `Term` the transform of a mean, its parameters, and one's variance.
 
     The laws of ``dpbai.rewards`` have one that is right to a small relative error. All that is
     known of another is its characteristic function (a subclass may have changed that, too).
     """
     if type(law) is Uniform:
-        return lambda w: _uniform_log_mgf(law.mean * w), law.mean**2 / 3
+        return _uniform_log_mgf, (law.mean,), law.mean**2 / 3
+    if type(law) is Bernoulli:
+        return _bernoulli_log_mgf, (law.mean,), law.mean * (1 - law.mean)
     if type(law) is Beta:
         variance = law.mean * (1 - law.mean) / (law.concentration + 1)
-        return lambda w: beta_log_mgf(w, *law.shapes), variance
-    if type(law) in (Bernoulli, Empirical):
-        values, shares = atoms(law)
-        deviations = values - law.mean
-        return lambda w: discrete_log_mgf(w, deviations, shares), float(shares @ deviations**2)
-    return _from_characteristic_function(law)
+        return _of_mean(lambda w: beta_log_mgf(w, *law.shapes)), (), variance
+    if type(law) is Empirical:
+        deviations, shares = law.values - law.mean, law.shares
+        variance = float(shares @ deviations**2)
+        return _of_mean(lambda w: discrete_log_mgf(w, deviations, shares)), (), variance
+    log_mgf, variance = _from_characteristic_function(law)
+    return _of_mean(log_mgf), (), variance
 
 
 def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
@@ -149,8 +166,9 @@ def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
     return float(values[0]), float(values[-1]), float(shares[-1])
 
 
-def _uniform_log_mgf(x: ComplexArray) -> ComplexArray:
-    """Return log(sinh(x) / x)."""
+def _uniform_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
+    """Return log(sinh(x) / x) for x = mean z / pulls, so many times."""
+    x = mean / pulls * z
     x = np.where(x.real < 0, -x, x)  # the function is even
     result: ComplexArray = np.zeros(x.shape, dtype=complex)
     near = np.abs(x) < 1
@@ -158,10 +176,18 @@ def _uniform_log_mgf(x: ComplexArray) -> ComplexArray:
     result[near] = special.log1p(np.polynomial.polynomial.polyval(small**2, _SINH) * small**2)
     with np.errstate(divide="ignore"):
         result[~near] = large + np.log(-np.expm1(-2 * large) / (2 * large))
-    return result
+    return np.asarray(pulls * result)
 
 
-def _from_characteristic_function(law: RewardLaw) -> tuple[LogTransform, float]:
+def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
+    deviations, shares = np.stack([-mean, 1 - mean]), np.stack([1 - mean, mean])
+    with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
+        return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
+
+
+def _from_characteristic_function(
+    law: RewardLaw,
+) -> tuple[Callable[[ComplexArray], ComplexArray], float]:
     """Return what the characteristic function tells.
 
     Its rounding errors are of the size of machine epsilon. Near 0, where all that matters lies when
@@ -188,3 +214,40 @@ def _from_characteristic_function(law: RewardLaw) -> tuple[LogTransform, float]:
 
     variance = 2 * float(coefficients[2]) / radius**2
     return log_mgf, variance if variance > 1e-14 * bound**2 else 0.0
+
+
+class Terms:
+    """Independent terms, T of them, whose transforms are evaluated together.
+
+    Attributes
+    ----------
+    means, deviations, limits : ndarray of shape (T,)
+    decay, poles : ndarray of bool, shape (T,)
+    """
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self.means: FloatArray = np.array([term.mean for term in terms])
+        self.deviations: FloatArray = np.array([term.deviation for term in terms])
+        self.limits: FloatArray = np.array([term.limit for term in terms])
+        self.decay = np.array([term.decays for term in terms], dtype=bool)
+        self.poles = np.array([term.pole for term in terms], dtype=bool)
+        kinds = list(dict.fromkeys((term.transform, len(term.parameters)) for term in terms))
+        self._kinds = kinds
+        self._kind = np.array([kinds.index((t.transform, len(t.parameters))) for t in terms], int)
+        self._parameters = np.zeros((max((n for _, n in kinds), default=0), len(terms)))
+        for k, term in enumerate(terms):
+            self._parameters[: len(term.parameters), k] = term.parameters
+
+    def log_mgf(self, index: IntArray, z: ComplexArray) -> ComplexArray:
+        """Return those of some terms; `index` has the shape of `z`, or 1 along some of it."""
+        kind = self._kind[index]
+        first = kind.flat[0]
+        if (kind == first).all():
+            transform, count = self._kinds[first]
+            return np.asarray(transform(z, *self._parameters[:count, index]))
+        result: ComplexArray = np.empty(z.shape, dtype=complex)
+        for k in np.unique(kind).tolist():
+            (where,) = np.nonzero((kind == k).reshape(len(kind)))
+            transform, count = self._kinds[k]
+            result[where] = transform(z[where], *self._parameters[:count, index[where]])
+        return result
