@@ -14,7 +14,6 @@ from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
@@ -95,10 +94,7 @@ def _coordinates(
     vectors: FloatArray, indices: IntArray, rows: IntArray | None = None
 ) -> FloatArray:
     """Return coordinates in a basis; of `vectors` with exponents `rows`, if these are given."""
-    *_, solved, failed = linalg.lapack.dgesv(vectors[indices].T, vectors.T)
-    if failed:
-        raise np.linalg.LinAlgError(_DEPENDENT)
-    coordinates = np.asarray(solved.T)
+    coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
     if rows is not None and rows.any():
         # Balanced rows have coordinates of order one: what is left of a zero must not be enlarged.
         coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
