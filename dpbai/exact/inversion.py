@@ -35,7 +35,7 @@ from dpbai._transforms import BoolArray, ComplexArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import Term, Terms
 
-_MOST_WORK = 2**25
+_MOST_WORK = 2**26
 _SLICE = 2**17
 _ROUNDING = 1e-12
 _MOST_EXCESS = 1.0
@@ -270,7 +270,6 @@ class _Inverse:
         self.most_slack = 6 - math.log(variables.rtol)
         self._every = np.arange(len(grid))
         self._heights = np.full(grid.shape, np.nan)
-        self._kernels: dict[tuple[int, int], tuple[float, ComplexArray]] = {}
 
     @cached_property
     def _logs(self) -> ComplexArray:
@@ -381,55 +380,36 @@ class _Inverse:
         totals = [np.zeros(x.size) for x in points]
         size = max(1, _SLICE // rows.size)
         for start in range(0, int(counts.max()), size):
-            parts = self._kernels_on(rows, lines, steps, start, np.minimum(counts - start, size))
-            for k, kernel in enumerate(parts):
-                if kernel.size:
-                    totals[k] += _sum(kernel, steps[k], start, points[k])
-        for k, (row, line) in enumerate(zip(rows, lines, strict=True)):
+            sizes = np.clip(counts - start, 0, size)
+            kernels = self._kernels(rows, lines, steps, start, sizes)
+            for total, kernel, step, x in zip(totals, kernels, steps, points, strict=True):
+                total += _sum(kernel, step, start, x)
+        for row, line, step, total, x, where in zip(
+            rows, lines, steps, totals, points, served, strict=True
+        ):
+            scale = step * self.units[row] ** self.tail / math.pi
             with np.errstate(divide="ignore"):
-                logs = np.log(
-                    steps[k] * self.units[row] ** self.tail / math.pi * np.maximum(totals[k], 0.0)
-                )
-            result[:, row, served[k]] = (
-                self.values[row, line] - self.grid[row, line] * points[k] + logs
-            )
+                logs = np.log(scale * np.maximum(total, 0.0))
+            result[:, row, where] = self._at(row, line, x) + logs
 
-    def _kernels_on(
+    def _kernels(
         self, rows: IntArray, lines: IntArray, steps: FloatArray, start: int, sizes: IntArray
     ) -> list[ComplexArray]:
         """Return the transforms at nodes of vertical lines, divided by those at their feet.
 
-        The node at the foot itself has half the weight. Rounds of an integration come back to the
-        same lines and steps.
+        The node at the foot itself has half the weight.
         """
-        keys = list(zip(rows.tolist(), lines.tolist(), strict=True))
-        found: list[ComplexArray] = [np.empty(0, dtype=complex)] * len(keys)
-        new = []
-        for k, key in enumerate(keys):
-            step, kernel = self._kernels.get(key, (0.0, found[k]))
-            if start == 0 and step == steps[k] and kernel.size == sizes[k]:
-                found[k] = kernel
-            elif sizes[k] > 0:
-                new.append(k)
-        if not new:
-            return found
-        some, counts = rows[new], sizes[new]
-        nodes = np.concatenate([np.arange(start, start + count) for count in counts.tolist()])
-        line, spacing = lines[new], steps[new]
-        if len(new) > 1:
-            some, line = np.repeat(some, counts), np.repeat(line, counts)
-            spacing = np.repeat(spacing, counts)
-        s = self.grid[some, line]
-        z: ComplexArray = np.asarray(s + 1j * spacing * nodes)
-        kernels = np.exp(self.variables.log_mgf(some, z) - self._logs[some, line])
+        nodes = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
+        if rows.size > 1:
+            rows, lines = np.repeat(rows, sizes), np.repeat(lines, sizes)
+            steps = np.repeat(steps, sizes)
+        s = self.grid[rows, lines]
+        z: ComplexArray = np.asarray(s + 1j * steps * nodes)
+        kernels = np.exp(self.variables.log_mgf(rows, z) - self._logs[rows, lines])
         if self.tail:
             kernels *= s / z
         kernels[nodes == 0] /= 2
-        for k, kernel in zip(new, np.split(kernels, np.cumsum(counts)[:-1]), strict=True):
-            found[k] = kernel
-            if start == 0:
-                self._kernels[keys[k]] = float(steps[k]), kernel
-        return found
+        return np.split(kernels, np.cumsum(sizes)[:-1])
 
     def _reach(self, rows: IntArray, lines: IntArray) -> FloatArray:
         """Return the heights beyond which the integrals are negligible."""
@@ -469,7 +449,7 @@ def _sum(kernel: ComplexArray, step: float, start: int, x: FloatArray) -> FloatA
 
     With k = block j + l, the exponential is a product, so that few are taken.
     """
-    block = math.isqrt(kernel.size - 1) + 1
+    block = math.isqrt(max(kernel.size - 1, 0)) + 1
     padded = np.zeros(block**2, dtype=complex)
     padded[: kernel.size] = kernel
     turns = np.multiply.outer(x, (-1j * step) * np.arange(block))
