@@ -369,10 +369,8 @@ def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instan
     leads = HalfSpaces(terms, weights, _COARSE)
     means, deviations = leads.means[:, None], leads.deviations[:, None]
     coarse = phase.noise.standard_deviation * np.abs(normals).max(axis=1)
-    with np.errstate(divide="ignore"):
-        limits = np.array([term.limit for term in terms]) / np.abs(weights)
     tilt = np.maximum(means, deviations / 10) / deviations**2
-    tilt = np.minimum(tilt, 0.4 * limits.min(axis=1, keepdims=True))
+    tilt = np.minimum(tilt, 0.4 * leads.limits[:, None])
     t = np.geomspace(0.01 / leads.deviations, 1000 / coarse, _NODES, axis=1)
     z = np.hstack([-2 * tilt, -tilt, -tilt + 1j * t])
     added, size = np.zeros((2, len(t))), np.tile(-tilt * means, _NODES + 1)

@@ -491,7 +491,7 @@ def test_a_beta_law_of_whole_shapes_is_the_same_by_two_ways():
     """Its transform's series in 1/w ends, and so is no guide to where it cancels."""
     policy = one_phase((10, 10), dpbai.Gaussian(0.01, 1e-5))
     instance = laws(dpbai.Beta(0.25, 0.6), dpbai.Beta(0.5, 20.0))
-    by_quadrature = exact._not_largest(policy.plan, instance, 1e-9, np.zeros(2))
+    by_quadrature = exact._not_largest(policy.plan, instance, 1e-9)
     assert dpbai.exact_error(policy, instance) == pytest.approx(by_quadrature, rel=2e-9)
 
 
@@ -874,7 +874,7 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
     [
-        (terms, "noise_term", lambda noise, by: NOISE_TERM(dpbai.Laplace(noise.scale / 2), by)),
+        (terms, "noise_term", lambda noise: NOISE_TERM(dpbai.Laplace(noise.scale / 2))),
         (terms, "mean_term", lambda law, n: MEAN_TERM(dpbai.Uniform(0.9 * law.mean), n)),
         (inversion.Variables, "log_above", inversion.Variables.log_below),
     ],

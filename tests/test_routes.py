@@ -121,7 +121,7 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
         return math.exp(HalfSpaces(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
 
     def by_quadrature() -> float | None:
-        return error._not_largest(phase, instance, 1e-9, np.zeros(2))
+        return error._not_largest(phase, instance, 1e-9)
 
     def by_outcomes() -> float | None:
         ordered = [rewards[best], rewards[1 - best]]

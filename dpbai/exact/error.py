@@ -92,7 +92,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     phase = first_phase(policy, instance, rtol, "[1e-12, 1e-2]")
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
-    return error_of(independent(phase), instance, rtol)
+    return _error_of(independent(phase), instance, rtol)
 
 
 def first_phase(policy: Policy, instance: Instance, rtol: float, interval: str) -> Phase:
@@ -122,14 +122,11 @@ def independent(phase: Phase) -> Phase:
     return phase
 
 
-def error_of(
-    phase: Phase, instance: Instance, rtol: float, shift: FloatArray | None = None
-) -> float:
-    """Return the error probability of an `independent` plan, with `shift` added to its release."""
-    shift = np.zeros(phase.coordinates) if shift is None else shift
+def _error_of(phase: Phase, instance: Instance, rtol: float) -> float:
+    """Return the error probability of an `independent` plan."""
     wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
     try:
-        return min(wrong(phase, instance, rtol, shift), 1.0)
+        return min(wrong(phase, instance, rtol), 1.0)
     except InaccurateError as reason:
         raise NotExactError(str(reason)) from reason
     except RoughDensityError as reason:
@@ -139,7 +136,7 @@ def error_of(
         ) from reason
 
 
-def _outside_cone(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
+def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
     """Return the probability that the released point lies outside the best arm's cone.
 
     Inside it the best arm wins, or ties with all arms that have its row of the decoder.
@@ -156,27 +153,22 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float, shift: FloatArr
     # Inside, the best arm fails with probability 1 - 1/tied; on the edge of a half-plane, where all
     # arms tie, with 1 - 1/arms: as if this share of the edge were outside.
     edge = 1 - tied / len(phase.decoder)
-    outside = _outside(phase, instance, normals, rtol, shift, edge) if len(normals) else 0.0
+    outside = _outside(phase, instance, normals, rtol, edge) if len(normals) else 0.0
     return (outside + (tied - 1)) / tied
 
 
 def _outside(
-    phase: Phase,
-    instance: Instance,
-    normals: FloatArray,
-    rtol: float,
-    shift: FloatArray,
-    edge: float,
+    phase: Phase, instance: Instance, normals: FloatArray, rtol: float, edge: float
 ) -> float:
     """Return the probability that a product with one of the normals is negative.
 
     If there is one normal, the share `edge` of the chance that its product is 0 is added.
     """
     if len(normals) == 1:
-        return _half_plane(phase, instance, normals[0], rtol, shift, edge)
-    (first,), (second,) = (_coordinates(phase, instance, rtol, shift, [k]) for k in (0, 1))
+        return _half_plane(phase, instance, normals[0], rtol, edge)
+    (first,), (second,) = (_coordinates(phase, instance, rtol, [k]) for k in (0, 1))
     kinks = [-along / across * second.knots for across, along in normals if across]
-    spikes = _spikes(first, phase, instance, 0, float(shift[0]))
+    spikes = _spikes(first, phase, instance, 0)
     knots = np.concatenate([[0.0], spikes, *kinks])
 
     def ends(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -239,12 +231,7 @@ def _integral(
 
 
 def _half_plane(
-    phase: Phase,
-    instance: Instance,
-    normal: FloatArray,
-    rtol: float,
-    shift: FloatArray,
-    edge: float,
+    phase: Phase, instance: Instance, normal: FloatArray, rtol: float, edge: float
 ) -> float:
     """Return the probability that the product with a normal is negative, or on a share of 0."""
     weights = normal @ phase.release
@@ -253,9 +240,9 @@ def _half_plane(
         for weight, arm, pulls in zip(weights.tolist(), phase.pulled, phase.pulls, strict=True)
         if weight
     ]
-    terms, form = independent_terms(phase, instance, shift), np.append(weights, normal)
+    terms, form = independent_terms(phase, instance), np.append(weights, normal)
     log_error = _below_support(phase, instance, terms, form)
-    lattice = lattice_form(parts, phase.noise, normal[normal != 0], float(normal @ shift), edge)
+    lattice = lattice_form(parts, phase.noise, normal[normal != 0], edge)
     if log_error is None and lattice is not None:
         log_error = lattice.log_below(rtol)
     if log_error is None:
@@ -274,18 +261,17 @@ def _below_support(
     By the exponential tail of the noise it is E exp(-form / scale) / 2. Elsewhere it is None.
     """
     *means, last = np.flatnonzero(form).tolist()
-    shift = float(form[last]) * terms[last].mean
     if not isinstance(phase.noise, Laplace) or max(means, default=0) >= len(phase.pulled):
         return None
     tilt = 1 / (phase.noise.scale * abs(form[last]))
-    log_error = -math.log(2) - tilt * shift
+    log_error = -math.log(2)
     for k in means:
         law, weight = instance.laws[phase.pulled[k]], float(form[k])
         if min(weight * end for end in law.support) < 0 or tilt * abs(weight) >= terms[k].limit:
             return None
         log_mgf = terms[k].log_mgf(np.array([-tilt * weight + 0j]))
         log_error += float(log_mgf[0].real) - tilt * weight * terms[k].mean
-    return log_error if shift >= 0 else None
+    return log_error
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:
@@ -321,13 +307,13 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
     return np.asarray(normals[ends])
 
 
-def _not_largest(phase: Phase, instance: Instance, rtol: float, shift: FloatArray) -> float:
+def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
     """Return the probability that another independent coordinate exceeds the best arm's."""
-    (best,) = _coordinates(phase, instance, rtol, shift, [instance.best])
+    (best,) = _coordinates(phase, instance, rtol, [instance.best])
     rivals = [k for k in range(phase.coordinates) if k != instance.best]
-    others = _coordinates(phase, instance, rtol, shift, rivals)
+    others = _coordinates(phase, instance, rtol, rivals)
     sizes = np.cumsum([len(other.means) for other in others])[:-1]
-    spikes = _spikes(best, phase, instance, instance.best, float(shift[instance.best]))
+    spikes = _spikes(best, phase, instance, instance.best)
     knots = np.concatenate([spikes, *(other.knots for other in others)])
 
     def log_bounds(x: FloatArray) -> FloatArray:
@@ -344,29 +330,27 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float, shift: FloatArra
 
 
 def _coordinates(
-    phase: Phase, instance: Instance, rtol: float, shift: FloatArray, chosen: list[int]
+    phase: Phase, instance: Instance, rtol: float, chosen: list[int]
 ) -> list[Variables | LatticeVariable]:
     """Return some released coordinates: in closed form where they have one, the others in blocks.
 
     The closed form is that of a two-valued mean plus Laplace noise.
     """
-    lattices = {k: _on_lattice(phase, instance, k, float(shift[k])) for k in chosen}
+    lattices = {k: _on_lattice(phase, instance, k) for k in chosen}
     found: list[Variables | LatticeVariable] = [
         lattice for lattice in lattices.values() if lattice is not None
     ]
     rest = np.array([k for k, lattice in lattices.items() if lattice is None], dtype=np.int64)
     if rest.size:
-        terms = Terms(independent_terms(phase, instance, shift))
+        terms = Terms(independent_terms(phase, instance))
         for some in np.array_split(rest, math.ceil(rest.size / _BLOCK)):
             noises = some[:, None] == np.arange(phase.coordinates)
             found.append(Variables(terms, np.hstack([phase.release[some], noises]), rtol))
     return found
 
 
-def _on_lattice(
-    phase: Phase, instance: Instance, coordinate: int, start: float
-) -> LatticeVariable | None:
-    """Return a weighted mean of two-valued rewards with noise, from `start`; None of others."""
+def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVariable | None:
+    """Return a weighted mean of two-valued rewards with noise; None of others."""
     entries = np.flatnonzero(phase.release[coordinate]).tolist()
     if not isinstance(phase.noise, Laplace) or len(entries) != 1:
         return None
@@ -379,15 +363,11 @@ def _on_lattice(
     low, high = sorted((weight * low, weight * high))
     count, step = (pulls, (high - low) / pulls) if low < high else (0, 1.0)
     share = share if weight > 0 else 1 - share
-    return LatticeVariable(start + low, step, count, share, phase.noise.scale)
+    return LatticeVariable(low, step, count, share, phase.noise.scale)
 
 
 def _spikes(
-    variable: Variables | LatticeVariable,
-    phase: Phase,
-    instance: Instance,
-    coordinate: int,
-    start: float,
+    variable: Variables | LatticeVariable, phase: Phase, instance: Instance, coordinate: int
 ) -> FloatArray:
     """Return where the density of a released coordinate has kinks, or rises and falls in spikes.
 
@@ -406,7 +386,7 @@ def _spikes(
     steps = [np.diff(np.sort(values)).max(initial=0.0) for values, _ in discrete]
     if isinstance(variable, LatticeVariable) or width == 0 or max(steps, default=0) <= 4 * width:
         return variable.knots
-    points = np.array([start])
+    points = np.zeros(1)
     for values, pulls in discrete:
         for _ in range(pulls):
             points = np.unique(np.round(np.add.outer(points, values) / width)) * width

@@ -40,10 +40,9 @@ def lattice_form(
     parts: Sequence[tuple[float, RewardLaw, int]],
     noise: Noise,
     noise_weights: FloatArray,
-    offset: float = 0.0,
     tie: float = 0.5,
 ) -> LatticeForm | None:
-    """Return `offset` and a weighted sum of means of two-valued rewards and noise, on a lattice.
+    """Return a weighted sum of means of two-valued rewards and noise, on a lattice.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ def lattice_form(
         None if rewards have more values, their lattices different spacings, or the noise is neither
         Gaussian, nor one Laplace variate or two of the same scale, nor none.
     """
-    sums, steps = [], []
+    sums, steps, offset = [], [], 0.0
     for weight, law, pulls in parts:
         values = two_values(law)
         if values is None:

@@ -67,19 +67,16 @@ class Term:
         return self.transform(z, *self.parameters)
 
 
-def independent_terms(
-    phase: Phase, instance: Instance, shift: FloatArray | None = None
-) -> list[Term]:
-    """Return means of the pulled arms, then the noise of the coordinates, about `shift`."""
+def independent_terms(phase: Phase, instance: Instance) -> list[Term]:
+    """Return means of the pulled arms, then the noise of the coordinates."""
     means = [
         mean_term(instance.laws[arm], n) for arm, n in zip(phase.pulled, phase.pulls, strict=True)
     ]
-    shift = np.zeros(phase.coordinates) if shift is None else shift
-    return means + [noise_term(phase.noise, by) for by in shift.tolist()]
+    return means + [noise_term(phase.noise)] * phase.coordinates
 
 
-def noise_term(noise: Noise, mean: float = 0.0) -> Term:
-    """Return the noise of one coordinate, with `mean` added to it.
+def noise_term(noise: Noise) -> Term:
+    """Return the noise of one coordinate.
 
     Raises
     ------
@@ -88,10 +85,10 @@ def noise_term(noise: Noise, mean: float = 0.0) -> Term:
     """
     if isinstance(noise, Laplace):
         scale, deviation = noise.scale, noise.standard_deviation
-        return Term(_laplace, (scale,), 1 / scale, mean, deviation, decays=True, pole=True)
+        return Term(_laplace, (scale,), 1 / scale, 0.0, deviation, decays=True, pole=True)
     if isinstance(noise, Gaussian | NoNoise):
         deviation = noise.standard_deviation
-        return Term(_normal, (deviation,), math.inf, mean, deviation, decays=True)
+        return Term(_normal, (deviation,), math.inf, 0.0, deviation, decays=True)
     raise NotExactError(f"where {type(noise).__name__} noise has exponential moments is unknown")
 
 
