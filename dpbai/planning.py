@@ -22,7 +22,7 @@ from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.exact import NotExactError, error_bounds, exact_error
 from dpbai.exact.error import cone, independent
-from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 from dpbai.exact.terms import independent_terms
 from dpbai.instance import Instance
 from dpbai.policies import Phase, Policy
@@ -366,7 +366,7 @@ def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instan
     """
     terms = independent_terms(phase, instance)
     weights = np.hstack([normals @ phase.release, normals])
-    leads = HalfSpaces(terms, weights, _COARSE)
+    leads = Variables(terms, weights, _COARSE)
     means, deviations = leads.means[:, None], leads.deviations[:, None]
     coarse = phase.noise.standard_deviation * np.abs(normals).max(axis=1)
     tilt = np.maximum(means, deviations / 10) / deviations**2

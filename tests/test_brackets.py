@@ -18,7 +18,7 @@ from scipy import stats
 
 import dpbai
 from dpbai.exact import NotExactError, pairs
-from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 from dpbai.exact.terms import independent_terms
 
 SYNTHETIC = dpbai.synthetic()
@@ -116,7 +116,7 @@ def test_the_chance_of_a_pair_is_what_two_rivals_share(law):
     policy = one_phase((12, 12), dpbai.Laplace(0.1), decoder, pulled=(1, 2))
     instance = laws(*map(LAWS[law], (0.5, 0.4, 0.35)))
     leads = (policy.plan.decoder[0] - policy.plan.decoder)[1:]
-    forms = HalfSpaces(independent_terms(policy.plan, instance), np.hstack([leads, leads]), 1e-8)
+    forms = Variables(independent_terms(policy.plan, instance), np.hstack([leads, leads]), 1e-8)
     first, second = np.exp(forms.log_probabilities(np.arange(2)))
     both = pairs._Pairs(forms, np.array([0]), np.array([1]))
     both.refine(np.array([0]))
@@ -183,8 +183,8 @@ def test_a_form_has_the_same_probability_in_any_company():
     policy = one_phase((12, 12), dpbai.Laplace(0.1))
     terms = independent_terms(policy.plan, laws(dpbai.Uniform(0.5), dpbai.Uniform(0.3)))
     lead = np.array([[1.0, -1.0, 1.0, -1.0]])
-    (alone,) = HalfSpaces(terms, lead, 1e-12).log_probabilities(np.arange(1))
-    many = HalfSpaces(terms, np.tile(lead, (200, 1)), 1e-12).log_probabilities(np.arange(200))
+    (alone,) = Variables(terms, lead, 1e-12).log_probabilities(np.arange(1))
+    many = Variables(terms, np.tile(lead, (200, 1)), 1e-12).log_probabilities(np.arange(200))
     np.testing.assert_allclose(many, alone, rtol=1e-12)
 
 

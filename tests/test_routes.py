@@ -19,7 +19,7 @@ from scipy import stats
 
 import dpbai
 from dpbai.exact import NotExactError, error
-from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 from dpbai.exact.lattice_form import lattice_form
 from dpbai.exact.quadrature import RoughDensityError
 from dpbai.exact.terms import atoms, independent_terms
@@ -118,7 +118,7 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
         return None if lattice is None else math.exp(lattice.log_below(1e-9))
 
     def by_inversion() -> float | None:
-        return math.exp(HalfSpaces(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
+        return math.exp(Variables(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
 
     def by_quadrature() -> float | None:
         return error._not_largest(phase, instance, 1e-9)

@@ -1,7 +1,7 @@
 r"""Bounds of error probabilities in any dimension, without sampling.
 
 The best arm is not recommended if a rival's estimate is larger, and each rival's lead is a linear
-form of what is released, whose probability ``half_spaces`` knows. So with p_k the probability that
+form of what is released, whose probability ``inversion`` knows. So with p_k the probability that
 rival k beats the best arm, max p_k <= P(error) <= sum p_k.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import InaccurateError
 from dpbai.exact.error import first_phase
-from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import NotExactError, independent_terms
@@ -102,17 +102,17 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
 
 def _forms(
     phases: tuple[Phase, ...], instance: Instance, leads: FloatArray, rtol: float
-) -> HalfSpaces:
+) -> Variables:
     """Return forms of what some phases have released, by their weights of it."""
     starts = np.cumsum([phase.coordinates for phase in phases])[:-1]
     terms, weights = [], []
     for phase, block in zip(phases, np.split(leads, starts, axis=1), strict=True):
         terms += independent_terms(phase, instance)
         weights += [block @ phase.release, block]
-    return HalfSpaces(terms, np.hstack(weights), rtol / 4)
+    return Variables(terms, np.hstack(weights), rtol / 4)
 
 
-def _chances(forms: HalfSpaces) -> tuple[IntArray, FloatArray, float]:
+def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
     """Return the likeliest forms, their chances to be negative, and a bound of all the others'."""
     order = np.argsort(-forms.log_bounds)
     # Chernoff bounds stand for rivals that together are a small part.

@@ -26,7 +26,6 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._transforms import InaccurateError
-from dpbai.exact.half_spaces import HalfSpaces
 from dpbai.exact.inversion import Variables
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.lattice_form import lattice_form
@@ -202,20 +201,11 @@ def _integral(
     knots: FloatArray,
     rtol: float,
 ) -> float:
-    """Return the probability that one of some events occurs, given one coordinate.
+    """Return the probability that one of some events occurs, given one coordinate at points x.
 
-    Parameters
-    ----------
-    last : Variables or LatticeVariable
-        That coordinate.
-    log_bounds : callable
-        Bounds of the events' probabilities, shape (R, N), at points of shape (N,).
-    log_any : callable
-        The probability that one occurs, at such points, and with a slack as in `Variables` for each
-        event: shape (2, N).
-    knots : ndarray
-        Where densities and tails may have kinks, or change fast.
-    rtol : float
+    Logarithms of bounds of each event's are `log_bounds(x)`, and of the probability that any occurs
+    `log_any(x, slack)`, with a slack as in `Variables` for each event. At `knots` densities and
+    tails may have kinks, or change fast.
     """
 
     def log_bound(x: FloatArray) -> FloatArray:
@@ -246,7 +236,7 @@ def _half_plane(
     if log_error is None and lattice is not None:
         log_error = lattice.log_below(rtol)
     if log_error is None:
-        half_space = HalfSpaces(terms, form[None], rtol)
+        half_space = Variables(terms, form[None], rtol)
         log_error = float(half_space.log_bounds[0])
         if log_error > SMALLEST_LOG:
             (log_error,) = half_space.log_probabilities(np.zeros(1, dtype=np.int64)).tolist()

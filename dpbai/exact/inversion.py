@@ -1,5 +1,8 @@
 r"""Densities and tails of linear forms of independent terms, from moment generating functions.
 
+Such a form is a released coordinate, or the lead over a rival: it is one-dimensional whatever the
+number of coordinates, and so one inversion gives the probability of a half-space.
+
 The density of Z, its upper tail and its lower tail have the Laplace transforms M(s), M(s)/s for
 s > 0 and M(s)/(-s) for s < 0, where M is the moment generating function. Each is inverted along a
 vertical line, for instance
@@ -94,16 +97,9 @@ class Variables:
     def log_mgf(
         self, rows: IntArray, z: ComplexArray, weights: FloatArray | None = None
     ) -> ComplexArray:
-        """Return log E exp(z (Z - mean)) of some forms, up to multiples of 2 pi i.
+        """Return log E exp(z (Z - mean)) of some forms, or of others of the same terms.
 
-        Parameters
-        ----------
-        rows : ndarray of int
-            Of the shape of `z`, or 1 along its second axis.
-        z : ndarray
-            Complex.
-        weights : ndarray, optional
-            Others than those of the forms.
+        `rows` has the shape of `z`, or 1 along its second axis.
         """
         weights = self._weights if weights is None else weights
         total: ComplexArray = np.zeros(z.shape, dtype=complex)
@@ -146,6 +142,32 @@ class Variables:
         With `side` 0 it is of the order of the density. The shape is (R, N).
         """
         return self._inverses[side].bound(x - self.means[:, None])
+
+    @cached_property
+    def log_bounds(self) -> FloatArray:
+        """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
+        # About the tilt that would be best for a normal form.
+        best = np.maximum(self.means, 0.1 * self.deviations) / self.deviations**2
+        tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
+        tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
+        rows = np.arange(len(tilts))[:, None]
+        exponents = self.log_mgf(rows, -tilts.astype(complex)).real - self.means[:, None] * tilts
+        return np.asarray(np.minimum(np.nan_to_num(exponents, nan=np.inf).min(axis=1), 0.0))
+
+    def log_probabilities(self, rows: IntArray) -> FloatArray:
+        """Return log P(Z < 0) for some of the forms.
+
+        Raises
+        ------
+        RoughDensityError
+            If one of them is not smooth enough, or so unlikely that no tilt within double precision
+            reaches it.
+        """
+        some = Variables(self.terms, self.weights[rows], self.rtol)
+        low, high = some.log_below(np.zeros(1), np.zeros(1))[:, :, 0]
+        if (low < high).any():
+            raise RoughDensityError("an event lies beyond the reach of double precision")
+        return np.asarray(high)
 
     def _tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
         offsets = x - self.means[:, None]
@@ -249,14 +271,8 @@ class Variables:
 class _Inverse:
     """The inverse Laplace transforms that give densities, or tails, along some vertical lines.
 
-    Parameters
-    ----------
-    variables : Variables
-    grid : ndarray of shape (R, L)
-        Where the lines cross the real axis, 0 and poles not among them nor between them.
-    units : ndarray of shape (R,)
-        Of length.
-    tail : bool
+    The lines cross the real axis at `grid`, shape (R, L), with no pole among or between them, nor 0
+    for tails; `units` are of length, shape (R,).
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 r"""Probabilities that two linear forms are negative at once, and bounds of unions made of them.
 
-A pair has a density in the plane, inverted like that of one form (``half_spaces``): by a
+A pair has a density in the plane, inverted like that of one form (``inversion``): by a
 trapezoidal rule in both directions, through the saddle point of
 M(s_1, s_2) / (s_1 s_2). Where Chernoff's bound there says that a pair hardly matters, or the two
 forms are all but the same, the bounds
@@ -18,7 +18,7 @@ import numpy as np
 
 from dpbai._check import FloatArray, IntArray
 from dpbai._transforms import ComplexArray
-from dpbai.exact.half_spaces import HalfSpaces
+from dpbai.exact.inversion import Variables
 
 _DIGITS = 9.0  # logarithms: the pairs are known to about 1e-3
 _ALLOWANCE = 0.01
@@ -35,12 +35,12 @@ _BELOW, _ABOVE = np.geomspace(0.02, 0.95, 16), np.linspace(0.05, 0.98, 14)
 _HEIGHTS = 1.25 ** np.arange(-8, 40)
 
 
-def bounds_of_union(forms: HalfSpaces, rows: IntArray, chances: FloatArray) -> tuple[float, float]:
+def bounds_of_union(forms: Variables, rows: IntArray, chances: FloatArray) -> tuple[float, float]:
     """Return bounds of the probability that one of some forms is negative.
 
     Parameters
     ----------
-    forms : HalfSpaces
+    forms : Variables
     rows : ndarray of shape (J,)
     chances : ndarray of shape (J,)
         That each of these forms is negative; falling.
@@ -71,7 +71,7 @@ def bounds_of_union(forms: HalfSpaces, rows: IntArray, chances: FloatArray) -> t
 class _Pairs:
     """Pairs of forms, each tilted to its saddle point."""
 
-    def __init__(self, forms: HalfSpaces, first: IntArray, second: IntArray) -> None:
+    def __init__(self, forms: Variables, first: IntArray, second: IntArray) -> None:
         self.forms, self.rows = forms, np.stack([first, second])
         self.limits: FloatArray = forms.terms.limits
         best = np.maximum(forms.means, forms.deviations) / forms.deviations**2
