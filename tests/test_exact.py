@@ -80,18 +80,24 @@ class BernoulliPlusLaplace:
         self.knots = [mp.mpf(k) / n for k in range(n + 1)]
         self.chances = [mp.binomial(n, k) * mu**k * (1 - mu) ** (n - k) for k in range(n + 1)]
 
+        self.rises = [mp.exp(knot / self.b) for knot in self.knots]
+
     def _sum(self, part: Callable, x: mp.mpf) -> mp.mpf:
-        pairs = zip(self.chances, self.knots, strict=True)
-        return mp.fsum(chance * part((x - knot) / self.b) for chance, knot in pairs)
+        """Return the mean of part(exp(-abs(x - knot) / b) / 2, x > knot) over the knots."""
+        above, chosen = mp.exp(-x / self.b), zip(self.chances, self.knots, self.rises, strict=True)
+        return mp.fsum(
+            chance * part((above * rise if x > knot else 1 / (above * rise)) / 2, x > knot)
+            for chance, knot, rise in chosen
+        )
 
     def density(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda y: mp.exp(-abs(y)) / 2, x) / self.b
+        return self._sum(lambda tail, _: tail, x) / self.b
 
     def above(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda y: mp.exp(-y) / 2 if y > 0 else 1 - mp.exp(y) / 2, x)
+        return self._sum(lambda tail, above: tail if above else 1 - tail, x)
 
     def below(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda y: mp.exp(y) / 2 if y < 0 else 1 - mp.exp(-y) / 2, x)
+        return self._sum(lambda tail, above: 1 - tail if above else tail, x)
 
 
 def integral(function: Callable, scale: mp.mpf, knots: set, start: float = -math.inf) -> mp.mpf:
