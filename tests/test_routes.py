@@ -192,6 +192,28 @@ def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
     assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("concentration", [1000, 3000])
+def test_what_rounding_errors_hide_is_refused(concentration):
+    """Without a bound of the errors it would be told as 0, or as three times what it is."""
+    instance = laws(dpbai.Empirical([0.25]), dpbai.Beta(0.5, concentration))
+    policy = one_phase((1, 1), dpbai.Laplace(1e-3))
+    with pytest.raises(NotExactError, match="beyond the reach of double precision"):
+        dpbai.exact_error(policy, instance)
+
+
+def test_uniform_rewards_of_mean_zero_are_certain():
+    others = dpbai.Bernoulli(0.5), dpbai.Bernoulli(0.2)
+    policy = one_phase((1, 1, 1), dpbai.Laplace(1.0))
+    found = dpbai.exact_error(policy, laws(dpbai.Uniform(0.0), *others))
+    assert found == dpbai.exact_error(policy, laws(dpbai.Empirical([0.0]), *others))
+
+
+def test_events_without_a_chance_have_bounds():
+    instance = laws(*(dpbai.Beta(mean, 20) for mean in (0.5, 0.9765625, 0.0234375)))
+    policy = one_phase((200, 200, 200), dpbai.Laplace(5e-6))
+    assert dpbai.error_bounds(policy, instance) == (0.0, 0.0)
+
+
 @given(st.sampled_from([-1e-12, 1 + 1e-12, -1.0, 2.0, math.nan, math.inf]))
 def test_what_lies_beyond_the_ends_is_refused(mean):
     for law in (dpbai.Bernoulli, dpbai.Beta):

@@ -41,6 +41,7 @@ from dpbai.exact.terms import Term, Terms
 _MOST_WORK = 2**26
 _SLICE = 2**17
 _ROUNDING = 1e-12
+_EPSILON = 1e-15  # of a sum's terms, its rounding error
 _MOST_EXCESS = 1.0
 _MARGIN = 3.0
 _NEIGHBOURS = np.arange(-12, 13)
@@ -362,7 +363,7 @@ class _Inverse:
             ends = offsets[rows]
             span = np.maximum(high[rows, line], np.where(served, ends, -np.inf).max(axis=1))
             span -= np.minimum(low[rows, line], np.where(served, ends, np.inf).min(axis=1))
-            self._along(rows, line, 2 * math.pi / span, offsets, served, result)
+            self._along(rows, line, 2 * math.pi / span, offsets, served, slack, result)
         return result
 
     @cached_property
@@ -386,26 +387,34 @@ class _Inverse:
         steps: FloatArray,
         offsets: FloatArray,
         served: BoolArray,
+        slack: FloatArray,
         result: FloatArray,
     ) -> None:
-        """Invert along one line for each of some rows, by the trapezoidal rule."""
+        """Invert along one line for each of some rows, by the trapezoidal rule.
+
+        Where no line comes near the saddle point, most of a sum cancels: bounds of what rounding
+        errors leave too few digits of are apart.
+        """
         counts = np.ceil(self._reach(rows, lines) / steps).astype(np.int64) + 1
         if (counts * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:
             raise RoughDensityError(f"it would take {counts.max()} nodes")
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
-        totals = [np.zeros(x.size) for x in points]
+        totals, magnitudes = [np.zeros(x.size) for x in points], np.zeros(rows.size)
         size = max(1, _SLICE // rows.size)
         for start in range(0, int(counts.max()), size):
             sizes = np.clip(counts - start, 0, size)
             kernels = self._kernels(rows, lines, steps, start, sizes)
             for total, kernel, step, x in zip(totals, kernels, steps, points, strict=True):
                 total += _sum(kernel, step, start, x)
-        for row, line, step, total, x, where in zip(
-            rows, lines, steps, totals, points, served, strict=True
+            magnitudes += [np.abs(kernel).sum() for kernel in kernels]
+        for row, line, step, total, x, where, error in zip(
+            rows, lines, steps, totals, points, served, _EPSILON * magnitudes, strict=True
         ):
             scale = step * self.units[row] ** self.tail / math.pi
+            seen = total * np.exp(slack[row, where]) * self.variables.rtol > error
+            low, high = total - np.where(seen, 0, error), total + np.where(seen, 0, error)
             with np.errstate(divide="ignore"):
-                logs = np.log(scale * np.maximum(total, 0.0))
+                logs = np.log(scale * np.maximum([low, high], 0.0))
             result[:, row, where] = self._at(row, line, x) + logs
 
     def _kernels(

@@ -183,7 +183,7 @@ def union_bounds(chances: FloatArray, low: FloatArray, high: FloatArray) -> tupl
     the sum less the pairs of a spanning tree, here the heaviest.
     """
     below = 0.0
-    for size in range(1, chances.size + 1):  # the likeliest alone may give more
+    for size in range(1, np.count_nonzero(chances) + 1):  # the likeliest alone may give more
         some = chances[:size]
         ratios = high[:size, :size].sum(axis=1) / some
         whole = np.floor(ratios)

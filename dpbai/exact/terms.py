@@ -155,6 +155,8 @@ def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
 
     The two are the same if the reward is certain. It is None for rewards of more values.
     """
+    if type(law) is Uniform and law.mean == 0:
+        return 0.0, 0.0, 1.0
     if type(law) not in (Bernoulli, Empirical) or atoms(law)[0].size > 2:
         return None
     values, shares = atoms(law)
