@@ -395,9 +395,10 @@ class _Inverse:
         Where no line comes near the saddle point, most of a sum cancels: bounds of what rounding
         errors leave too few digits of are apart.
         """
-        counts = np.ceil(self._reach(rows, lines) / steps).astype(np.int64) + 1
-        if (counts * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:
-            raise RoughDensityError(f"it would take {counts.max()} nodes")
+        nodes = np.ceil(self._reach(rows, lines) / steps) + 1
+        if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # or than an integer holds
+            raise RoughDensityError(f"it would take {nodes.max():.3g} nodes")
+        counts: IntArray = nodes.astype(np.int64)
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
         totals, magnitudes = [np.zeros(x.size) for x in points], np.zeros(rows.size)
         size = max(1, _SLICE // rows.size)
