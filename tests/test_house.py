@@ -13,7 +13,7 @@ import dpbai
 PACKAGE = Path(dpbai.__file__).parent
 FLOORS = (
     {"_check"},
-    {"_beta", "_describe", "_parallel", "_transforms"},
+    {"_describe", "_parallel", "_transforms"},
     {"noise", "rewards"},
     {"instance"},
     {"designs"},
