@@ -72,7 +72,7 @@ widgets:
 # files and come first, and tests/ then fills all cores to the end.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=$(EXAMPLES)
 
-test: $(READY)  ## all checks without a browser: tests/, the chapters' outputs
+test: $(READY)  ## tests/, and each chapter against its stored outputs
 	$(PYTEST) --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS) tests
 
 units: $(READY)  ## tests/ alone
