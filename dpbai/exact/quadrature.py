@@ -37,7 +37,7 @@ def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
     x, w = legendre.leggauss(2 * _GAUSS)
     values = legendre.legvander(x, _GAUSS + 1)
     moments = (values.T * (w * values[:, _GAUSS])) @ values
-    stieltjes = np.append(np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1])[0], 1.0)
+    stieltjes = np.append(np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1], rcond=None)[0], 1.0)
     gauss, weights = legendre.leggauss(_GAUSS)
     nodes = np.concatenate([gauss, legendre.legroots(stieltjes)])
     integrals = np.append(2.0, np.zeros(2 * _GAUSS))
