@@ -118,7 +118,7 @@ def binomial_interval(
 ) -> tuple[float, float]:
     """Return an interval below and above which a probability lies at this `risk` each.
 
-    `scipy.stats` has it too, and takes as long to import as all that dpbai needs.
+    `scipy.stats` has it too; to import it takes most of the time that all of dpbai takes.
     """
     failures = trials - successes
     if method == "exact":
