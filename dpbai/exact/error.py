@@ -46,8 +46,7 @@ from dpbai.policies.phase import arms_of, planned
 from dpbai.policies.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical
 
-_BLOCK = 64
-
+_BLOCK = 64  # released coordinates that are inverted together
 _MOST_SPIKES = 2**12
 
 
