@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import math
+import os
 import random
 import re
 import subprocess
@@ -610,6 +611,61 @@ def test_every_bad_path_of_every_command_ends_in_exit_code_2_and_one_line(call, 
             assert (code, err.count("\n")) == (2, 1), (name, path, err)
             assert err.startswith("dpbai"), (name, path, err)
             assert "Errno" not in err, (name, path, err)
+
+
+OVERWRITING = {
+    **{name: words for name, words in WRITTEN.items() if name not in ("start", "simulate figure")},
+    "budget": ("budget", "arms.csv", "--epsilon", 1, *INSTANCE, "-o", "BAD"),
+    "study cells": (*WRITTEN["study"][:-2], "--cells", "BAD"),
+    "simulate figure": (*WRITTEN["simulate"][:-2], "--figure", "BAD"),
+}
+
+
+@pytest.mark.usefixtures("bad_paths")
+def test_no_command_writes_over_a_file_that_it_reads_under_whatever_name(call, folder):
+    for name, arguments in OVERWRITING.items():
+        words = list(map(str, arguments))
+        for read in {"arms.csv", "means.csv", "run.json", "done.json"} & set(words):
+            # A figure must end in .svg, so that it can only be a link.
+            for target in ([] if "figure" in name else [read, f"./{read}"]) + [
+                "link.svg",
+                "hard.svg",
+            ]:
+                for made in ("link.svg", "hard.svg"):
+                    (folder / made).unlink(missing_ok=True)
+                (folder / "link.svg").symlink_to(read)
+                (folder / "hard.svg").hardlink_to(folder / read)
+                before = (folder / read).read_bytes()
+                code, out, err = call(*(word.replace("BAD", target) for word in words))
+                assert (code, out, err.count("\n")) == (2, "", 1), (name, target)
+                assert "must name a file of its own" in err
+                assert read in err
+                assert (folder / read).read_bytes() == before, (name, target)
+    for target in ("run.json.lock", "run.json.tmp"):
+        assert call("next", "run.json", "-o", target)[0] == 2
+
+
+@pytest.mark.usefixtures("bad_paths")
+def test_no_command_writes_one_file_twice(call, folder):
+    study = [str(word) for word in WRITTEN["study"][:-2]]
+    (folder / "new.svg").symlink_to("new.csv")
+    for outputs in (("--cells", "c", "-o", "c"), ("-o", "new.csv", "--figure", "new.svg")):
+        code, _, err = call(*study, *outputs)
+        assert (code, "must name a file of its own" in err) == (2, True)
+    assert not (folder / "c").exists()
+
+
+def test_a_table_from_standard_input_is_not_written_over(call, folder):
+    before, kept = (folder / "arms.csv").read_bytes(), os.dup(0)
+    try:
+        with (folder / "arms.csv").open("rb") as table:
+            os.dup2(table.fileno(), 0)  # as a shell does for <arms.csv
+            code, _, err = call("plan", "-", *SETTING, "-o", "arms.csv")
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+    assert (code, "-o/--output must name a file of its own" in err) == (2, True)
+    assert (folder / "arms.csv").read_bytes() == before
 
 
 def test_what_fails_on_the_way_ends_in_exit_code_1(call, monkeypatch):

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from dpbai.cli.commands import parser
+from dpbai.cli.arguments import refuse_to_overwrite
+from dpbai.cli.commands import function, parser
 
 __all__ = ["main", "parser"]
 
@@ -54,7 +55,8 @@ def _run(given: argparse.Namespace) -> None:
     from dpbai.cli import tables
     from dpbai.session.rewards import checked_range
 
-    output, figure = (getattr(given, name, None) for name in ("output", "figure"))
+    refuse_to_overwrite(given)
+    output, figure = (vars(given).get(name) for name in ("output", "figure"))
     if figure:
         import_module("dpbai.figures")  # which tells at once if Matplotlib is not there
         import_module("matplotlib").use("Agg")  # and opens no window
@@ -63,12 +65,11 @@ def _run(given: argparse.Namespace) -> None:
             given.reward_range = checked_range(given.reward_range)
         except ValueError as error:
             given.refuse(f"argument --reward-range: {error}")
-    module, function = given.run.split(".")
-    table = getattr(import_module(f"dpbai.cli.{module}"), function)(given)
-    if output:
+    table = function(given.command)(given)
+    if output and table:
         with Path(output).open("w", encoding="utf-8", newline="") as opened:
             tables.write(table, opened)
-    if figure:
+    if figure and table and table.draw:
         # The same bytes at each run: an SVG has no date in it, and no random names.
         dated = {"Date": None} if figure.endswith(".svg") else {}
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):

@@ -6,6 +6,8 @@ Each value is held against its rule before anything is computed or printed.
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import textwrap
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +35,7 @@ DEFAULT = "dp-design"
 NOT_PRIVATE = "od-linbai"
 WITH_DELTA = "dp-bai-gauss"
 FIGURES = (".png", ".svg")
+STANDARD_INPUT = "-"
 EPILOG = """\
 from two files to a recommendation:
   dpbai plan arms.csv --budget 400 --epsilon 0.5   what a run would do
@@ -209,6 +212,41 @@ SUPPOSED: list[Option | list[Option]] = [
 ]
 """What makes an instance: means or a gap, of which one is needed. And which answers are right."""
 # fmt: on
+
+
+def refuse_to_overwrite(given: argparse.Namespace) -> None:
+    """Raise ValueError if a command would write over a file that it reads, or write one twice.
+
+    Two paths name one file also by way of links, and "-" names a file that standard input reads.
+    """
+    named = {name: path for name, path in vars(given).items() if path and isinstance(path, str)}
+    session = named.get("session")
+    used = {
+        "the table of arms": named.get("arms"),
+        "the means": named.get("means"),
+        "the rewards": named.get("rewards") if "session" in named else None,
+        "the session": session,
+        "the lock of the session": session and f"{session}.lock",
+        "the session while it is being saved": session and f"{session}.tmp",
+    }
+    found = {_identity(path): (what, path) for what, path in used.items() if path}
+    for name, way in (("cells", "--cells"), ("output", "-o/--output"), ("figure", "--figure")):
+        if path := named.get(name):
+            what, other = found.setdefault(_identity(path), (way, path))
+            if what != way:
+                raise ValueError(
+                    f"{way} must name a file of its own, but {path} is the same file as {other} "
+                    f"({what}), which would be overwritten: give {way} another name"
+                )
+
+
+def _identity(path: str) -> object:
+    """Return what two paths have in common if they name one file."""
+    try:
+        status = os.fstat(0) if path == STANDARD_INPUT else Path(path).stat()
+    except (OSError, ValueError):  # a file to make, or a path that will be refused
+        return os.path.realpath(path) if "\0" not in path else path
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else path
 
 
 def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:

@@ -1,17 +1,21 @@
 """The parser of the command line: every command, its options and its help, and nothing heavier.
 
-A command names the function that does it, as "module.function". That module, and with it all that
-computes, is imported only when the command runs, so that help comes at once.
+The functions that do the commands, and with them all that computes, are imported only when a
+command runs, so that help comes at once.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import dpbai
 from dpbai.cli import arguments
 from dpbai.cli.arguments import best, by_rule, gap, option, output, reward_range, trials
+
+if TYPE_CHECKING:
+    from dpbai.cli.tables import Table
 
 PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
 BUDGET_COLUMNS = [
@@ -21,11 +25,11 @@ _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
 # fmt: off
-# The name, the function, the help, and in any order: more help, options, and lists of options of
-# which one is needed.
+# The name, the help, and in any order: more help, options, and lists of options of which one is
+# needed.
 COMMANDS: list[tuple[Any, ...]] = [
     (
-        "plan", "run.plan",
+        "plan",
         "show what a run would do: phases, pulls, noise and guarantee",
         "Later phases depend on the arms that survive: their entries are ranges. With --gap, also "
         "how often the best arm would be found. noise_deviation is that of what is released, which "
@@ -41,7 +45,7 @@ COMMANDS: list[tuple[Any, ...]] = [
         output(*PHASE_COLUMNS),
     ),
     (
-        "start", "run.start", "begin a run, in a new session file",
+        "start", "begin a run, in a new session file",
         "While a phase is under way the file holds sums of rewards: keep it as safe as the rewards "
         "are. After that it holds what was released, and no more. A copy of the file may take its "
         "place as long as the phase of the copy has not been released; after that, never: it would "
@@ -54,11 +58,11 @@ COMMANDS: list[tuple[Any, ...]] = [
                "rehearsal only", choices=arguments.NOISE, default="opendp"),
     ),
     (
-        "next", "run.following", "show, as CSV, which arms to pull now, and how often",
+        "next", "show, as CSV, which arms to pull now, and how often",
         arguments.SESSION, output("arm", "pulls"), arguments.JSON,
     ),
     (
-        "tell", "run.tell", "take rewards, in any order and in parts",
+        "tell", "take rewards, in any order and in parts",
         "A file is taken as a whole or, if anything in it is wrong, not at all. Told twice, it "
         "counts twice, unless --batch gives it a name: `dpbai status` shows what has come in.",
         arguments.SESSION,
@@ -76,7 +80,7 @@ COMMANDS: list[tuple[Any, ...]] = [
         arguments.NOISE_SEED,
     ),
     (
-        "end-phase", "run.end_phase",
+        "end-phase",
         "end the phase under way with the rewards that came in, when no more will",
         "For drop-outs. Each arm needs one reward at least. With fewer rewards each counts for "
         "more, so the noise is made wider in proportion, which keeps the guarantee; how many came "
@@ -85,23 +89,23 @@ COMMANDS: list[tuple[Any, ...]] = [
         arguments.SESSION, arguments.NOISE_SEED,
     ),
     (
-        "status", "run.status", "show how far a run has come",
+        "status", "show how far a run has come",
         arguments.SESSION, output("arm", "state", "estimate", "received", "missing"),
         arguments.JSON,
     ),
     (
-        "recommend", "run.recommend",
+        "recommend",
         "show the answer, the private estimates, the guarantee",
         arguments.SESSION, output("arm", "estimate", "noise", "phase", "state"), arguments.FIGURE,
         arguments.JSON,
     ),
     (
-        "simulate", "experiments.simulated", "run a policy many times on supposed means",
+        "simulate", "run a policy many times on supposed means",
         *_RUN, *arguments.SUPPOSED, trials(1000), arguments.SEED,
         output("arm", "mean", "recommended"), arguments.FIGURE,
     ),
     (
-        "study", "experiments.studied",
+        "study",
         "compare policies over budgets and epsilons, by simulation",
         *_COMPARISON, arguments.BUDGETS, *arguments.SUPPOSED,
         trials(1000, "simulated runs in each cell"), arguments.SEED,
@@ -114,7 +118,7 @@ COMMANDS: list[tuple[Any, ...]] = [
         output("a line for each policy, budget and epsilon"), arguments.FIGURE,
     ),
     (
-        "budget", "experiments.budgeted",
+        "budget",
         "find the least budget for a wanted success, with privacy and without",
         "A row for each epsilon, and one without privacy, as soon as it is found. odds: e^epsilon, "
         "by which one reward can at most change the odds of anything that a run shows. too_small: "
@@ -141,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"dpbai {dpbai.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, run, text, *options in COMMANDS:
+    for name, text, *options in COMMANDS:
         more = [part for part in options if isinstance(part, str)]
         sub = commands.add_parser(
             name,
@@ -150,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=arguments.Help,
             allow_abbrev=False,
         )
-        sub.set_defaults(run=run, refuse=sub.error)
+        sub.set_defaults(command=name, refuse=sub.error)
         for given in options:
             if isinstance(given, list):
                 group = sub.add_mutually_exclusive_group(required=True)
@@ -159,3 +163,26 @@ def parser() -> argparse.ArgumentParser:
             elif not isinstance(given, str):
                 given(sub)
     return top
+
+
+def function(command: str) -> Callable[[argparse.Namespace], Table | None]:
+    """Return the function that does a command, and returns the table that it makes, if any."""
+    if command in ("simulate", "study", "budget"):
+        from dpbai.cli import experiments
+
+        return {
+            "simulate": experiments.simulated,
+            "study": experiments.studied,
+            "budget": experiments.budgeted,
+        }[command]
+    from dpbai.cli import run
+
+    return {
+        "plan": run.plan,
+        "start": run.start,
+        "next": run.following,
+        "tell": run.tell,
+        "end-phase": run.end_phase,
+        "status": run.status,
+        "recommend": run.recommend,
+    }[command]

@@ -14,8 +14,9 @@ from typing import Any
 import dpbai
 from dpbai import privacy
 from dpbai.cli import advice, arguments, tables
+from dpbai.cli.arguments import STANDARD_INPUT
 from dpbai.cli.commands import PHASE_COLUMNS
-from dpbai.cli.sheets import STANDARD_INPUT, listed, nearest, normal, quoted
+from dpbai.cli.sheets import listed, nearest, normal, quoted
 from dpbai.cli.tables import Table, say
 from dpbai.policies import Policy
 from dpbai.privacy.plans import reachable, representable

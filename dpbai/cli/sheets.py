@@ -20,8 +20,8 @@ from difflib import get_close_matches
 from itertools import accumulate
 
 from dpbai import _check
+from dpbai.cli.arguments import STANDARD_INPUT
 
-STANDARD_INPUT = "-"
 SEPARATORS = ",;\t|"
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
 _WIDTH = 72  # characters of a list
