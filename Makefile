@@ -5,6 +5,10 @@
 PYTHON ?= python3
 VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 LOCK := requirements.txt
+# The newest Python of this machine, as a command or as a version of pyenv.
+NEWEST ?= $(shell for v in 14 13 12 11; do \
+  for python in python3.$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.$$v.*/bin/python3; do \
+    $$python -c '' 2>/dev/null && echo $$python && exit; done; done)
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
 READY := $(VENV)/.ready
@@ -27,7 +31,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test units oldest browser notebooks changes lab lint format mutants benchmark \
+.PHONY: help .venv book pdf test units oldest newest browser notebooks changes lab lint format mutants benchmark \
   lock widgets clean
 
 help:  ## list the targets
@@ -46,7 +50,7 @@ $(READY): $(LOCK) pyproject.toml
 	       "PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(INSTALL) -r $(LOCK)
+	$(INSTALL) $(RESOLVE) -r $(LOCK)
 	$(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
@@ -80,6 +84,10 @@ units: $(READY)  ## tests/ alone
 
 oldest:  ## tests/ with the oldest versions allowed, on Python 3.11
 	$(MAKE) units PYTHON=python3.11 VENV=.venv-oldest LOCK=requirements-oldest.txt
+
+newest:  ## tests/ with the newest versions allowed, on the newest Python here
+	rm -f .venv-newest/.ready
+	$(MAKE) units PYTHON=$(NEWEST) VENV=.venv-newest LOCK=pyproject.toml RESOLVE="--upgrade --all-extras"
 
 browser: $(READY)  ## check the built book in headless Chromium with no network
 	$(BIN)/pytest -n auto --dist loadscope tests/browser

@@ -20,7 +20,7 @@ from plans import OnePhase, constants, laws, one_phase
 from scipy import integrate, stats
 
 import dpbai
-from dpbai.exact import NotExactError, inversion, terms
+from dpbai.exact import NotExactError, inversion, quadrature, terms
 from dpbai.exact import error as exact
 
 DIGITS = 60
@@ -753,6 +753,17 @@ def test_a_line_far_from_the_saddle_is_caught(monkeypatch):
     monkeypatch.setattr(inversion._Inverse, "__init__", without_allowance)
     with pytest.raises(AssertionError):
         test_a_looser_tolerance_is_kept_too(1e-4)
+
+
+def test_the_rule_integrates_all_polynomials_up_to_degree_31_at_real_points():
+    """From NumPy 2.5 on, eigenvalues and with them the roots of polynomials are complex."""
+    nodes, (gauss, kronrod) = quadrature._NODES, quadrature._WEIGHTS
+    assert np.isrealobj(nodes)
+    for degree in range(32):
+        integral = 2 / (degree + 1) if degree % 2 == 0 else 0.0
+        assert nodes**degree @ kronrod == pytest.approx(integral, abs=1e-14)
+        assert degree > 19 or nodes**degree @ gauss == pytest.approx(integral, abs=1e-14)
+    assert abs(nodes**32 @ kronrod - 2 / 33) > 1e-13
 
 
 # Refusals

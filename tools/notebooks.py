@@ -22,6 +22,7 @@ from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = {("index", "fig-success"): ROOT / "book/_static/success.svg"}
@@ -90,6 +91,8 @@ async def execute(path: Path) -> NotebookNode:
         kernel_name="python3",
         coalesce_streams=True,
         record_timing=False,
+        # Without it each kernel warns that others on this machine may read what it is sent.
+        config=Config({"KernelManager": {"transport_encryption": "auto"}}),
         resources={"metadata": {"path": path.parent}},
     )
     await client.async_execute()

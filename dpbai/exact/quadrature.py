@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
+from scipy import optimize
 
 from dpbai._check import FloatArray
 
@@ -31,7 +33,8 @@ def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
     """Return 21 nodes, and weights of Gauss' rule on 10 of them and of Kronrod's on all.
 
     Kronrod's other nodes are the zeros of a polynomial E of degree 11 (Stieltjes) such that P E, P
-    Legendre's of degree 10, is orthogonal to all of degree up to 10.
+    Legendre's of degree 10, is orthogonal to all of degree up to 10. One lies on either side of
+    each zero of P.
     """
     legendre = np.polynomial.legendre
     x, w = legendre.leggauss(2 * _GAUSS)
@@ -39,7 +42,11 @@ def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
     moments = (values.T * (w * values[:, _GAUSS])) @ values
     stieltjes = np.append(np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1], rcond=None)[0], 1.0)
     gauss, weights = legendre.leggauss(_GAUSS)
-    nodes = np.concatenate([gauss, legendre.legroots(stieltjes)])
+    others = [
+        optimize.brentq(legendre.legval, *ends, args=(stieltjes,), xtol=1e-16, rtol=1e-15)
+        for ends in pairwise([-1.0, *gauss, 1.0])
+    ]
+    nodes = np.concatenate([gauss, others])
     integrals = np.append(2.0, np.zeros(2 * _GAUSS))
     kronrod = np.linalg.solve(legendre.legvander(nodes, 2 * _GAUSS).T, integrals)
     return nodes, np.stack([np.append(weights, np.zeros(_GAUSS + 1)), kronrod])
