@@ -13,7 +13,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
 READY := $(VENV)/.ready
 HTML := _build/html
-EXECUTED := _build/executed
+EXECUTED := _build/executed$(VENV:.venv%=%)
+RUN := $(EXECUTED)/.done
+# What the outputs of chapters depend on. If any of it is newer than the last run, all are run again.
+SOURCES = $(shell find dpbai book/*.ipynb book/drawings book/data tools/notebooks.py -type f \
+  ! -path '*/__pycache__/*')
 WIDGETS := book/_static/widgets
 EMBED := node_modules/@jupyter-widgets/html-manager/dist
 SAMPLE := 200
@@ -54,9 +58,14 @@ $(READY): $(LOCK) pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
-book: $(READY) widgets  ## build the book from clean: _build/html/index.html
-	rm -rf _build
+# One run of each chapter, which its stored outputs are compared with and the book is built from.
+$(RUN): $(READY) $(SOURCES)
+	rm -rf $(EXECUTED)
 	$(BIN)/python tools/notebooks.py --into $(EXECUTED)
+	@touch $@
+
+book: $(RUN) widgets  ## build the book from clean: _build/html/index.html
+	find _build -mindepth 1 -maxdepth 1 ! -name 'executed*' -exec rm -rf {} +
 	DPBAI_EXECUTED=$(abspath $(EXECUTED)) $(BIN)/jupyter-book build . --all -n -W --keep-going
 	@echo "Open $(HTML)/index.html"
 
@@ -72,12 +81,11 @@ widgets:
 	  mkdir -p $(WIDGETS) && cp $(addprefix $(EMBED)/,embed.js *.txt *.woff *.woff2 *.ttf) $(WIDGETS); \
 	fi
 
-# A file runs on one core, so that its tests share what they prepare. The chapters are the longest
-# files and come first, and tests/ then fills all cores to the end.
+# A file runs on one core, so that its tests share what they prepare.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=$(EXAMPLES)
 
-test: $(READY)  ## tests/, and each chapter against its stored outputs
-	$(PYTEST) --nbval --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS) tests
+test: $(RUN)  ## tests/, and each chapter against its stored outputs
+	$(PYTEST) --executed $(EXECUTED) --nbval-sanitize-with book/sanitize.cfg $(CHAPTERS) tests
 
 units: $(READY)  ## tests/ alone
 	$(PYTEST) tests

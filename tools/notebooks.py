@@ -2,7 +2,8 @@
 
 `make notebooks` runs all chapters of `_toc.yml` in place, so that a second run changes no byte;
 name files to run only those. With `--into FOLDER`, nothing is changed: the executed notebooks go
-into a cache of that name, from which `make book` builds (see `book/_ext/executed.py`).
+into a cache of that name. `make test` compares stored outputs with it (`book/conftest.py`), and
+`make book` builds from it (`book/_ext/executed.py`).
 """
 
 import argparse

@@ -260,18 +260,41 @@ def test_only_a_folder_named_for_this_build_replaces_the_run(
     assert (config.nb_execution_mode, config.nb_execution_cache_path) == ("cache", "folder")
 
 
-def test_nbval_compares_stored_outputs(tmp_path: Path) -> None:
+def validated(folder: Path, *options: str | Path) -> str:
+    """Return what pytest says of the notebooks right and wrong in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", folder]
+        + ["-p", "no:cacheprovider", "--nbval-sanitize-with", ROOT / "book/sanitize.cfg"]
+        + [*options, "right.ipynb", "wrong.ipynb"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def test_stored_outputs_are_compared_by_nbval_with_a_kernel_and_with_a_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_bytes((ROOT / "book/conftest.py").read_bytes())
     for name, stored in (("right", "1\n"), ("wrong", "2\n")):
         cell = v4.new_code_cell("print(1)", execution_count=1, outputs=[printed(stored)])
         notebook = notebooks.normalise(v4.new_notebook(cells=[cell]))
         (tmp_path / f"{name}.ipynb").write_text(nbformat.writes(notebook))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
-        + ["-p", "no:cacheprovider", "--nbval", "--nbval-sanitize-with", ROOT / "book/sanitize.cfg"]
-        + ["right.ipynb", "wrong.ipynb"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert "FAILED wrong.ipynb::Cell 0" in done.stdout
-    assert "1 failed, 1 passed" in done.stdout
+    executed = tmp_path / "executed"
+    assert notebooks.main([f"{tmp_path}/right.ipynb", "--into", str(executed)]) == 0
+    for options in (("--nbval",), ("--executed", executed)):
+        found = validated(tmp_path, *options)
+        assert "FAILED wrong.ipynb::Cell 0" in found
+        assert "1 failed, 1 passed" in found
+
+
+def test_a_chapter_whose_code_has_changed_since_the_run_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_bytes((ROOT / "book/conftest.py").read_bytes())
+    for name, source in (("right", "print(1)"), ("wrong", "print(2)")):
+        cell = v4.new_code_cell(source, execution_count=1, outputs=[printed("1\n")])
+        notebook = notebooks.normalise(v4.new_notebook(cells=[cell]))
+        (tmp_path / f"{name}.ipynb").write_text(nbformat.writes(notebook))
+    executed = tmp_path / "executed"
+    assert notebooks.main([f"{tmp_path}/right.ipynb", "--into", str(executed)]) == 0
+    found = validated(tmp_path, "--executed", executed)
+    assert "ERROR wrong.ipynb::Cell 0" in found
+    assert "1 passed, 1 error" in found
