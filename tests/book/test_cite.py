@@ -1,5 +1,6 @@
 """Whoever cites the software gets the version that it has."""
 
+import json
 import re
 import tomllib
 from functools import cache
@@ -14,10 +15,21 @@ import dpbai
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_citation_file_has_the_version_of_the_package() -> None:
+def test_files_about_the_software_agree_with_the_package() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    described = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert citation["version"] == project["version"] == dpbai.__version__
+    assert citation["version"] == project["version"] == dpbai.__version__ == described["version"]
+    assert citation["keywords"] == described["keywords"][: len(citation["keywords"])]
+    needed = {re.split("[<>=]", name)[0] for name in project["dependencies"]}
+    assert needed == set(described["softwareRequirements"])
+
+
+def test_the_paper_about_the_software_cites_works_of_the_bibliography() -> None:
+    text = (ROOT / "paper.md").read_text(encoding="utf-8")
+    works = set(re.findall(r"@(\w+)", text))
+    assert works
+    assert works <= set(BIBLIOGRAPHY)
 
 
 @pytest.mark.parametrize("key", ["version", "title"])
