@@ -6,8 +6,9 @@ linear, the law of the difference is known but for the distribution of the rewar
 bounded by Hoeffding's lemma. So a difference beyond `limits` speaks against linearity, whatever the
 means are.
 
-The second phase may be one of the run, or a `holdout` of arms that the run would not pull. The
-paper has no such check. An argument outside the range that is stated for it is a `ValueError`.
+The second phase may be one of the run, or a `holdout` of arms that the run would not pull.
+`cannot_lead` names the arms that the model rules out before anything is pulled. The paper has
+neither. An argument outside the range that is stated for it is a `ValueError`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
+from dpbai.designs.max_det import basis_coordinates
+from dpbai.designs.scaling import span_coordinates
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.policies import Phase
 
 _VARIANCE = 0.25  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
+_DIRECTIONS = 2000
+_COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
+_EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,3 +219,66 @@ def _common(first: Phase, second: Phase) -> tuple[int, ...]:
 
 def _rows(phase: Phase, arms: tuple[int, ...]) -> list[int]:
     return [phase.active.index(arm) for arm in arms]
+
+
+def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
+    """Return the arms that are not the best arm under any linear means.
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        A row for each arm.
+
+    Returns
+    -------
+    tuple of int
+        Increasing. A policy that relies on linear means never has to find one of these arms; if
+        one may be the best all the same, the features are wrong for it.
+
+    Notes
+    -----
+    Arm i leads for some theta if a_i' theta > a_j' theta for all j whose features differ, which is
+    the case if and only if a_i is a vertex of the convex hull of all features: else a_i is a convex
+    combination of other arms, one of which has at least its mean. Arms with equal features have
+    equal means and lead together.
+
+    Most vertices lead in one of many directions. For each arm that is left, a linear program finds
+    its largest lead, first over these vertices, then over all arms. Coordinates are relative to a
+    basis among the arms, so that units do not matter; in them, arms within 1e-6 of each other count
+    as equal, and a lead of 1e-8 counts as none.
+    """
+    vectors = _check.matrix(features, "features", least_rows=1)
+    centred = span_coordinates(vectors - vectors.mean(axis=0))
+    if not centred.any():
+        return ()
+    points = basis_coordinates(centred)[1]
+    directions = np.random.default_rng(0).normal(size=(_DIRECTIONS, points.shape[1]))
+    found = {
+        arm
+        for top in np.unique((points @ directions.T).argmax(axis=0)).tolist()
+        for arm in np.flatnonzero(_distances(points, top) <= _COPY).tolist()
+    }
+    vertices = points[sorted(found)]
+    return tuple(
+        arm
+        for arm in range(len(points))
+        if arm not in found
+        and not (_lead(points[arm], vertices) > _TIE and _lead(points[arm], points) > _TIE)
+    )
+
+
+def _distances(points: FloatArray, arm: int) -> FloatArray:
+    return np.asarray(np.abs(points - points[arm]).max(axis=1))
+
+
+def _lead(point: FloatArray, others: FloatArray) -> float:
+    """Return the largest lead over the others that are no copies, for parameters in [-1, 1]^r."""
+    differences = point - others
+    differences = differences[np.abs(differences).max(axis=1) > _COPY]
+    leads = np.c_[-differences, np.ones(len(differences))]
+    bounds = [(-1.0, 1.0)] * len(point) + [(None, 1.0)]
+    costs = np.append(np.zeros(len(point)), -1.0)
+    solved = scipy.optimize.linprog(
+        costs, A_ub=leads, b_ub=np.zeros(len(leads)), bounds=bounds, options=_EXACT
+    )
+    return float(np.asarray(solved.x)[-1])

@@ -21,7 +21,6 @@ from dpbai import cli
 from dpbai.cli import arguments as choices
 from dpbai.cli import gaps, sheets
 from dpbai.cli import run as run_commands
-from dpbai.session.rewards import Range
 
 COMMANDS = [
     "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
@@ -58,6 +57,13 @@ def call(folder, call):  # noqa: ARG001
 
 
 START = ("start", "run.json", "arms.csv", "--budget", 120, "--epsilon", 1, "--policy", "dp-bai")
+
+
+def leading(arm, gap):
+    """Return the instance that --gap stands for if an arm is the best, or None."""
+    means = gaps.closest(FEATURES, arm, gap)
+    laws = [] if means is None else [dpbai.Bernoulli(mean) for mean in means.tolist()]
+    return dpbai.Instance(FEATURES, rewards=laws) if laws else None
 
 
 def requests_of(output):
@@ -176,7 +182,8 @@ def test_status_tells_what_came_in_and_what_is_missing(call, folder):
 def test_rewards_come_from_standard_input_too(call, monkeypatch):
     call(*START)
     arm, pulls = next(iter(requests_of(call("next", "run.json")[1]).items()))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"arm,total,count\n{arm},2.5,{pulls}\n"))
+    text = f"arm,total,count\n{arm},2.5,{pulls}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     code, out, err = call("tell", "run.json", "-")
     assert (code, err) == (0, "")
     assert f"Took {pulls} reward(s) of 1 arm(s)." in out
@@ -249,7 +256,7 @@ def test_the_success_to_expect_is_what_simulation_finds(call):
     found = r"it is found with probability (\S+) (?:\(.*?\) )?if it is (.*), and with"
     rate, name = re.search(found, " ".join(out.split())).groups()
     told, arm = float(rate), list(map(sheets.quoted, LABELS)).index(name)
-    instance = gaps.closest(FEATURES, arm, 0.1, choices.REWARDS["bernoulli"])
+    instance = leading(arm, 0.1)
     policy = dpbai.DPDesign(FEATURES, budget=300, epsilon=1)
     truth = dpbai.simulate(policy, instance, trials=100_000, seed=1).success_rate
     assert abs(told - truth) < 5 * math.sqrt(truth * (1 - truth) * (1 / 4000 + 1 / 100_000)) + 0.001
@@ -259,32 +266,58 @@ def test_the_success_to_expect_is_what_simulation_finds(call):
 def test_the_closest_instance_has_the_smallest_sum_of_gaps(name):
     """Against a fine grid of parameters."""
     law = choices.REWARDS[name]
-    found = gaps.every(FEATURES, range(6), 0.08, law)
     line = np.linspace(-2, 2, 401)
     means = np.array(np.meshgrid(line, line)).reshape(2, -1).T @ FEATURES.T
     allowed = ((means >= law.lowest) & (means <= law.highest)).all(axis=1)
     for arm in range(6):
         lead = means[:, [arm]] - np.delete(means, arm, axis=1)
         fits = allowed & (lead >= 0.08).all(axis=1)
-        assert fits.any() <= (arm in found)
-        if arm in found:
-            instance = found[arm]
-            assert instance.best == arm
-            assert np.sort(instance.gaps)[1] >= 0.08 - 1e-6
-            assert instance.gaps.sum() <= lead[fits].sum(axis=1).min(initial=np.inf) + 1e-6
-            theta = np.linalg.lstsq(FEATURES, instance.means, rcond=None)[0]
-            assert FEATURES @ theta == pytest.approx(instance.means, abs=1e-6)
+        found = gaps.closest(FEATURES, arm, 0.08, law.lowest, law.highest)
+        assert fits.any() <= (found is not None)
+        if found is not None:
+            assert found.argmax() == arm
+            behind = found.max() - found
+            assert np.sort(behind)[1] >= 0.08 - 1e-6
+            assert behind.sum() <= lead[fits].sum(axis=1).min(initial=np.inf) + 1e-6
+            theta = np.linalg.lstsq(FEATURES, found, rcond=None)[0]
+            assert FEATURES @ theta == pytest.approx(found, abs=1e-6)
 
 
-def test_the_largest_lead_that_is_told_is_the_largest():
-    law = choices.REWARDS["bernoulli"]
-    leads = [gaps.largest(FEATURES, arm, law) for arm in range(6)]
+def test_the_largest_lead_is_the_largest_that_has_means():
+    leads = [gaps.largest(FEATURES, arm) for arm in range(6)]
     for arm, lead in enumerate(leads):
-        assert gaps.closest(FEATURES, arm, 1.001 * lead + 1e-6, law) is None
-        assert lead == 0 or gaps.closest(FEATURES, arm, 0.999 * lead, law) is not None
-    with pytest.raises(ValueError, match=f"the largest lead is {4 * max(leads):.3g}$"):
-        gaps.every(FEATURES, range(6), 2.0, law, Range(1.0, 5.0))
-    assert gaps.largest(np.zeros((3, 2)), 0, law) == gaps.largest(np.ones((3, 2)), 0, law) == 0
+        assert gaps.closest(FEATURES, arm, 1.001 * lead + 1e-6) is None
+        assert lead == 0 or gaps.closest(FEATURES, arm, 0.999 * lead) is not None
+    assert gaps.largest(np.zeros((3, 2)), 0) == gaps.largest(np.ones((3, 2)), 0) == 0
+
+
+def test_a_gap_that_no_arm_or_not_this_one_can_have_is_answered_by_the_largest(call, folder):
+    (folder / "arms.csv").write_text("arm,x\nmiddle,1\nhigh,2\nlow,0.5\n")
+    for more, said in (
+        (("--gap", 0.9), "at most 0.5, got 0.9: with means that are linear in these features and "
+         "lie in [0, 1], no arm can lead by more"),
+        (("--gap", 0.9, "--best", "high"), "at most 0.5, got 0.9: with means that are linear in "
+         "these features and lie in [0, 1], arm high cannot lead by more"),
+        (("--gap", 3, "--reward-range", 1, 5), "at most 2, got 3: with means that are linear in "
+         "these features and lie in [1, 5], no arm can lead by more"),
+        (("--gap", 0.05, "--best", "middle"), "arm middle cannot be ahead of all others: choose "
+         "other features, or another arm by --best"),
+        (("--gap", 1e-17), "--gap must be at least 1e-06, a millionth of the reward range"),
+        (("--gap", 3e-6, "--reward-range", 1, 5), "--gap must be at least 4e-06"),
+    ):  # fmt: skip
+        for command in (PLAN, ("simulate", *PLAN[1:])):
+            code, _, err = call(*command, *more)
+            assert (code, err.count("\n")) == (2, 1)
+            assert said in err
+            assert "leads by" not in err
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-4, 0.3])
+def test_means_for_a_tiny_gap_have_that_gap(gap):
+    for arm in (0, 5):
+        means = gaps.closest(np.c_[np.ones(6), FEATURES], arm, gap)
+        if means is not None:
+            assert np.sort(means[arm] - means)[1] == pytest.approx(gap, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -295,23 +328,22 @@ def test_a_level_that_the_gap_leaves_free_is_where_rewards_vary_most(name, expec
     """Free with orthogonal arms, and with a constant feature."""
     law = choices.REWARDS[name]
     for features in (np.eye(2), np.array([[1.0, 0.3], [1.0, 0.7]])):
-        instance = gaps.closest(features, 0, 0.1, law)
-        assert instance.means == pytest.approx(expected, abs=1e-6)
+        found = gaps.closest(features, 0, 0.1, law.lowest, law.highest)
+        assert found == pytest.approx(expected, abs=1e-6)
     constant = np.c_[np.ones(6), FEATURES]
-    found = gaps.every(constant, range(6), 0.08, law)
     highest = 0.54 if name != "uniform" else 0.5
-    assert found
-    for arm, instance in found.items():
-        assert instance.means[arm] == pytest.approx(highest, abs=1e-6)
+    means = [gaps.closest(constant, arm, 0.08, law.lowest, law.highest) for arm in range(6)]
+    assert 0 < sum(found is not None for found in means) < 6
+    for arm, found in enumerate(means):
+        assert found is None or found[arm] == pytest.approx(highest, abs=1e-6)
 
 
 @pytest.mark.parametrize("units", [[1e9, 1e9], [1e-9, 1e-9], [1e12, 1e-12]])
 def test_units_of_features_do_not_change_the_means_that_a_gap_stands_for(units):
-    law = choices.REWARDS["bernoulli"]
-    plain, scaled = (gaps.every(f, range(6), 0.08, law) for f in (FEATURES, FEATURES * units))
-    assert list(plain) == list(scaled)
-    for arm, instance in plain.items():
-        assert scaled[arm].means == pytest.approx(instance.means, abs=1e-6)
+    for arm in range(6):
+        plain, scaled = (gaps.closest(table, arm, 0.08) for table in (FEATURES, FEATURES * units))
+        assert (plain is None) == (scaled is None)
+        assert plain is None or scaled == pytest.approx(plain, abs=1e-6)
 
 
 def test_the_means_taken_for_a_gap_are_told(call, folder):
@@ -351,14 +383,15 @@ def test_study_writes_the_table_of_study_and_resumes_it_in_a_pool(call, folder):
     ]  # fmt: skip
     code, _, err = call(*arguments, "--figure", "figure.png")
     assert (code, err) == (0, "")
-    found = gaps.every(FEATURES, range(6), 0.1, choices.REWARDS["bernoulli"])
+    instances = [leading(arm, 0.1) for arm in range(6)]
+    found = [instance for instance in instances if instance is not None]
     expected = dpbai.study(
         {
             "DP-BAI": dpbai.DPBAI,
             "OD-LinBAI": dpbai.ODLinBAI,
             "DP-BAI-Gauss": partial(dpbai.DPBAIGauss, delta=1e-5),
         },
-        min(found.values(), key=lambda instance: instance.gaps.sum()),
+        min(found, key=lambda instance: instance.gaps.sum()),
         budgets=[60, 120], epsilons=[0.5, 2], trials=100, seed=3,
     )  # fmt: skip
     pd.testing.assert_frame_equal(pd.read_csv("table.csv"), expected)
@@ -377,7 +410,7 @@ def test_budget_finds_the_smallest_budget_and_the_price_of_privacy(call, folder)
     code, out, err = call("budget", "arms.csv", *options, "--epsilons", 1, 0.5, "--policies",
                           "dp-bai", "-o", "budget.csv", "--figure", "budget.svg")  # fmt: skip
     assert (code, err) == (0, "")
-    instance = gaps.closest(FEATURES, 1, 0.2, choices.REWARDS["bernoulli"])
+    instance = leading(1, 0.2)
     table = pd.read_csv("budget.csv")
     assert list(table["epsilon"]) == [math.inf, 1, 0.5]
     for row in table.itertuples():
@@ -475,7 +508,7 @@ MISTAKES = [
     ((*PLAN, "--gap", 0.1, "--seed", -1), None, 2, "--seed: seed must be a non-negative int"),
     ((*PLAN, "--best", "plain"), None, 2, "--best and --within go with --gap"),
     ((*PLAN, "--gap", 0.1, "--reward-range", 5, 1), None, 2, "got (5.0, 1.0)"),
-    ((*PLAN, "--gap", 0.99), None, 2, "none of these arms leads by 0.99"),
+    ((*PLAN, "--gap", 0.99), None, 2, "no arm can lead by more"),
     ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
     ((*PLAN, "--gap", 0.1, "--trials", 0), None, 2, "trials must be at least 1"),
     (("plan", "none.csv", "--budget", 9, "--epsilon", 1), None, 2, "No such file"),

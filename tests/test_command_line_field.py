@@ -51,6 +51,11 @@ READ = {
     "words beside": (b"arm,note,x,y\na,p,1,0\nb,q,0,1\nc,r,1,1\n", ("--features", "x", "y")),
     "another order": (b"y,arm,x\n0,a,1\n1,b,0\n1,c,1\n", ("--features", "x", "y")),
     "truth": (b"arm,x,y\na,True,FALSE\nb,false,true\nc,1,TRUE\n", ()),
+    "a stated separator": (b"sep=;\narm;x;y\na;1,0;0\nb;0;1\nc;1;1\n", ()),
+    "a stated separator in quotes": (b'"SEP=,"\r\narm,x,y\r\na,1,0\r\nb,0,1\r\nc,1,1\r\n', ()),
+    "empty columns": (b"arm,x,y,,\na,1,0,,\nb,0,1,,\nc,1,1,,\n", ()),
+    "carriage returns": (b"arm,x,y\ra,1,0\rb,0,1\rc,1,1\r", ()),
+    "points where semicolons separate": (b"arm;x;y\na;1.0;0\nb;0;1\nc;1;1\n", ()),
 }
 
 
@@ -63,12 +68,15 @@ def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_
 
 
 @pytest.mark.parametrize(("data", "options"), READ.values(), ids=READ)
-def test_a_table_is_read_as_the_plain_one(data, options, tmp_path):
+def test_a_table_is_read_as_the_plain_one(data, options, tmp_path, monkeypatch):
+    """From a file and from standard input, by one decoder."""
     (tmp_path / "arms.csv").write_bytes(data)
-    labels, features, columns = read(tmp_path / "arms.csv", *options)
-    assert labels == ("a", "b", "c")
-    assert features.tolist() == [[1, 0], [0, 1], [1, 1]]
-    assert columns == ("x", "y")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+    for path in (tmp_path / "arms.csv", "-"):
+        labels, features, columns, _ = read(path, *options)
+        assert labels == ("a", "b", "c")
+        assert features.tolist() == [[1, 0], [0, 1], [1, 1]]
+        assert columns == ("x", "y")
 
 
 ANSWERED = {
@@ -83,19 +91,88 @@ ANSWERED = {
     "an old workbook": (b"\xd0\xcf\x11\xe0\x00", "a workbook of a spreadsheet", "as CSV (UTF-8)"),
     "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "not text in UTF-8 or UTF-16", "save it"),
     "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "not text in UTF-8", "save it"),
+    "an indicator's name": (b"arm,tone,tone=warm\na,warm,1\nb,cold,0\n",
+                            "two features of the name tone=warm", "rename the column"),
+    "two columns without a name": (b"arm,,\na,1,2\nb,2,1\n", "must have distinct names; those at "
+                                   "places 2, 3 have none", ""),
+    "a thousand": (b"arm;x\na;999,5\nb;1.250\n", "line 3: x of arm 'b' has a point, got '1.250', "
+                   "and a number of line 2 a comma", "write one decimal sign in all numbers"),
+    "another column's comma": (b"arm;x;y\na;1;0,5\nb;1.250;1\n", "line 3: x of arm 'b' has a "
+                               "point", "no sign for thousands"),
+    "a percentage": (b"arm,x\na,30%\nb,1\n", "x of arm 'a' must be a number, got '30%': write it "
+                     "with a decimal point", "without a sign for thousands, %, currency or unit"),
+    "a currency": (b"arm,x\na,$3\nb,1\n", "got '$3': write it", "without"),
+    "a currency behind": ("arm,x\na,3 \u20ac\nb,1\n".encode(), "write it", "without"),
+    "a unit": (b"arm,x\na,3 kg\nb,1\n", "got '3 kg': write it", "without"),
+    "thousands": (b'arm,x\na,"1,250.5"\nb,1\n', "got '1,250.5': write it", "without"),
+    "a carriage return": (b"arm,x\na,1\nb\rc,2\n", "line 3: a carriage return stands alone", ""),
+    "a carriage return in quotes": (b'arm,x\na,1\n"b\rc",2\n', "line 3: a carriage return", ""),
+    "two lines in a name": (b'arm,x\na,1\n"b\nc",2\n', "name of an arm must be one line", ""),
+    "an escape in a name": (b"arm,x\na,1\n\x1b[2J,2\n", "line 3: the name of an arm must be one",
+                            "replace all others by spaces"),
+    "an escape in a column": (b"arm,x\x1b\na,1\nb,2\n", "names of columns must be one line", ""),
+    "a strange separator": (b"sep=:\narm:x\na:1\nb:2\n", "separated by a comma, a semicolon", ""),
     "one arm twice": ("arm,x\ncaf\u00e9,1\ncafe\u0301,2\n".encode(), "is in line 2 already", ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "found", "way"), ANSWERED.values(), ids=ANSWERED)
 def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_do(
-    data, found, way, call, tmp_path
+    data, found, way, call, tmp_path, monkeypatch
 ):
     (tmp_path / "arms.csv").write_bytes(data)
-    code, _, err = call("plan", "arms.csv", *SETTING)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="latin-1"))
+    categorical = ("--categorical", "tone") if b"tone" in data else ()
+    for path in ("arms.csv", "-"):
+        code, _, err = call("plan", path, *SETTING, *categorical)
+        assert (code, err.count("\n")) == (2, 1)
+        assert found in err
+        assert way in err
+        assert err.startswith(f"dpbai: {path if path != '-' else 'standard input'}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("warm", "", "cold"), "seems to be missing: leave out the line, or write a word"),
+     (("warm", "NA", "cold"), "line 3: category NA of tone seems to be missing"),
+     (("warm", "Warm", "cold"), "category Warm of tone differs from warm in capitals or spaces"),
+     (("red hot", "red  hot", "cold"), "write both alike"),
+     (("warm", "a\x1bb", "cold"), "a category of tone must be one line")],
+)  # fmt: skip
+def test_categories_that_are_none_or_twice_the_same_are_refused(words, said, call, tmp_path):
+    rows = [f"{arm},{word},{x}" for arm, word, x in zip("abc", words, (1, 2, 4), strict=True)]
+    (tmp_path / "arms.csv").write_text("\n".join(["arm,tone,x", *rows]))
+    code, _, err = call("plan", "arms.csv", *SETTING, "--categorical", "tone")
     assert (code, err.count("\n")) == (2, 1)
-    assert found in err
-    assert way in err
+    assert said in err
+
+
+def test_none_is_a_word(tmp_path):
+    (tmp_path / "arms.csv").write_text("arm,extra\na,none\nb,cream\n")
+    assert read(tmp_path / "arms.csv", "--categorical", "extra").columns[1] == "extra=none"
+
+
+def test_an_intercept_beside_a_column_of_its_name_is_refused(call, tmp_path):
+    (tmp_path / "arms.csv").write_text("arm,constant\na,1\nb,3\n")
+    code, _, err = call("start", "run.json", "arms.csv", *SETTING, "--intercept")
+    assert (code, "rename the column of this name" in err) == (2, True)
+    assert not (tmp_path / "run.json").exists()
+    (tmp_path / "arms.csv").write_text("arm,constant,x\na,1,2\nb,1,3\n")
+    assert read(tmp_path / "arms.csv", "--intercept").columns == ("constant", "x")
+
+
+def test_standard_input_that_is_closed_is_answered(call, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, err = call("plan", "-", *SETTING)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "standard input is closed: pipe a table into it, or name a file" in err
+
+
+def test_labels_with_a_carriage_return_are_read_back_as_they_were_written():
+    written = io.StringIO(newline="")
+    tables.write(tables.Table(["arm", "n"], [["a\rb", 1], ["c", None]]), written)
+    written.seek(0)
+    assert list(csv.reader(written)) == [["arm", "n"], ["a\rb", "1"], ["c", ""]]
 
 
 def test_a_name_of_a_column_that_is_not_there_is_told_with_those_that_are(call, tmp_path):
@@ -113,13 +190,13 @@ def test_a_column_of_words_becomes_indicators_as_pandas_makes_them(tmp_path):
          "x": [0.5, 1, 2, 3, 5, 8], "size": ["S", "L", "S", "L", "S", "L"]}
     )  # fmt: skip
     frame.to_csv(tmp_path / "arms.csv", index=False)
-    _, features, columns = read(tmp_path / "arms.csv", "--categorical", "hue", "size")
+    _, features, columns, _ = read(tmp_path / "arms.csv", "--categorical", "hue", "size")
     expected = pd.get_dummies(frame, columns=["hue"], prefix_sep="=")
     assert columns == ("hue=blue", "hue=red", "hue=tan", "x", "size=S")
     assert features[:, :3].tolist() == expected[list(columns[:3])].to_numpy(float).tolist()
     assert np.linalg.matrix_rank(features) == features.shape[1]
     # All indicators of a column add up to a constant already.
-    _, again, _ = read(tmp_path / "arms.csv", "--categorical", "hue", "size", "--intercept")
+    _, again, *_ = read(tmp_path / "arms.csv", "--categorical", "hue", "size", "--intercept")
     assert np.array_equal(again, features)
 
 
@@ -134,7 +211,7 @@ def test_with_an_intercept_a_constant_is_among_the_combinations_at_the_cost_of_o
     folder = tmp_path_factory.mktemp("arms")
     frame = pd.DataFrame(features).add_prefix("x").rename_axis("arm")
     frame.to_csv(folder / "arms.csv")
-    _, found, columns = read(folder / "arms.csv", "--intercept")
+    _, found, columns, _ = read(folder / "arms.csv", "--intercept")
     ones = np.linalg.lstsq(found, np.ones(arms), rcond=None)[0]
     assert found @ ones == pytest.approx(np.ones(arms))
     added = np.linalg.matrix_rank(np.c_[features, np.ones(arms)]) - np.linalg.matrix_rank(features)
@@ -171,27 +248,89 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("columns", "pulled", "said"),
+    ("columns", "said"),
     [
-        ({"x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]}, 3, []),
-        ({"x": [1, 1, 0, 0], "y": [0, 0, 1, 1], "z": [2, 2, 1, 1]}, 2, ["column z is a combin"]),
-        ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "two": [2, 2, 2, 2], "y": [4, 2, 5, 2]}, 2,
-         ["each of the columns two, y is a combination"]),
-        ({"one": [1, 1, 1, 1], "id": [17, 3, 12, 5]}, 2, ["column id is taken for a feature"]),
-        ({"one": [1, 1, 1, 1], "Unnamed: 0": [0, 1, 2, 3]}, 2, ["column Unnamed: 0 is taken for"]),
-        ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, 2, ["column row is taken for a feature"]),
-        ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, 2, []),
-        ({"x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]}, 4, ["pulls each of the 4"]),
-        ({"x": [1, 2, 4, 8]}, 1, ["no combination of the features is constant"]),
+        ({"x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]}, []),
+        ({"x": [1, 1, 0, 0], "y": [0, 0, 1, 1], "z": [2, 2, 1, 1]}, ["column z is a combin"]),
+        ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "two": [2, 2, 2, 2], "y": [4, 2, 5, 2]},
+         ["each of the columns two, y is a combination", "1 of the 4 arms cannot be the best"]),
+        ({"one": [1, 1, 1, 1], "id": [17, 3, 12, 5]}, ["column id is taken for a feature",
+         "2 of the 4 arms cannot be the best, whatever the means are, as long as these are linear "
+         "in the features: c, d."]),
+        ({"one": [1, 1, 1, 1], "Unnamed: 0": [0, 1, 2, 3]}, ["column Unnamed: 0 is taken for",
+                                                             "features: b, c."]),
+        ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, ["column row is taken for a feature", "b, c"]),
+        ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, ["features: c, d."]),
+        ({"w": [0, 0, 3, 0], "x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]},
+         ["the 4 arms have 4 independent features", "dp-bai is then baseline"]),
+        ({"x": [1, 2, 4, 8]}, ["no combination of the features is constant", "features: b, c."]),
     ],
 )  # fmt: skip
-def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, pulled, said):
+def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, said):
     features = np.array(list(columns.values()), dtype=float).T
-    arms = tables.Arms(tuple("abcd"), features, tuple(columns))
-    notes = advice.notes(arms, pulled)
+    arms = tables.Arms(tuple("abcd"), features, tuple(columns), tuple(columns))
+    notes = advice.notes(arms)
+    if "dp-bai is then baseline" in said:
+        notes += [notes[0]]
     assert len(notes) == len(said)
     for note, part in zip(notes, said, strict=True):
         assert part in note
+
+
+def test_advice_on_indicators_names_what_an_option_can_name(tmp_path):
+    """A redundant indicator has no name that --features knows; lists are told from words."""
+    (tmp_path / "arms.csv").write_text(
+        "arm,day,week,scene,genres\na,mon,work,S1,Drama\nb,tue,work,S2,Adventure|Drama\n"
+        "c,sat,end,S3,Adventure\nd,sun,end,S1,War\ne,sun,end,S2,War|Drama\n"
+        "f,mon,work,S3,War|Adventure\ng,tue,work,S1,Drama|War\n"
+    )
+
+    def notes_of(*words):
+        """Return the notes on indicators of these columns, with no other features."""
+        chosen = ("--features", *words, "--categorical", *words)
+        return advice.notes(read(tmp_path / "arms.csv", *chosen))
+
+    notes = notes_of("day", "week")
+    assert "column week=work is a combination of the columns before" in notes[0]
+    assert "leave week out of --categorical" in notes[0]
+    notes = notes_of("week", "day")
+    assert "column day=sun is a combination" in notes[0]
+    assert "in place of --categorical day, write a column of 0 and 1" in notes[0]
+    (hint,) = (note for note in notes_of("genres") if "lists" in note)
+    assert "column genres holds lists, such as Adventure|Drama" in hint
+    assert "each of the 3 words" in hint
+    assert "table['genres'].str.get_dummies('|')" in hint
+    assert not any("lists" in note for note in notes_of("scene"))
+
+
+def test_with_as_many_independent_features_as_arms_dp_bai_is_baseline():
+    features = np.random.default_rng(3).normal(size=(6, 6))
+    pair = [make(features, budget=600, epsilon=1) for make in (dpbai.DPBAI, dpbai.Baseline)]
+    assert pair[0].schedule.sizes[:-1] == pair[1].schedule.sizes[:-1]
+    for index, size in enumerate(pair[0].schedule.sizes[:-1], start=1):
+        ours, theirs = (policy.phase(index, range(size)) for policy in pair)
+        assert (ours.pulled, ours.pulls, ours.keep) == (theirs.pulled, theirs.pulls, theirs.keep)
+        np.testing.assert_allclose(ours.decoder, theirs.decoder, atol=1e-12)
+
+
+def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features(call, tmp_path):
+    (tmp_path / "arms.csv").write_text("arm\nred\ngreen\nblue\n")
+    (tmp_path / "more.csv").write_text("arm,price,shop\nred,1,x\ngreen,,\nblue,7,y\n")
+    code, _, err = call("plan", "arms.csv", *SETTING)
+    assert (code, "--one-hot gives each arm a feature of its own" in err) == (2, True)
+    baseline = ("--policy", "baseline")
+    expected = call("plan", "arms.csv", *SETTING, *baseline)
+    assert expected[0] == 0
+    for name in ("arms.csv", "more.csv"):
+        assert call("plan", name, *SETTING, *baseline, "--one-hot") == expected
+        assert read(tmp_path / name, "--one-hot").features.tolist() == np.eye(3).tolist()
+        code, out, _ = call("start", f"{name}.json", name, *SETTING, "--one-hot")
+        assert (code, "Note" in out) == (0, False)
+    assert call("study", "arms.csv", "--policies", "baseline", "--budgets", 99, "--epsilons", 1,
+                "--gap", 0.5, "--trials", 9)[0] == 0  # fmt: skip
+    for more in (("--features", "price"), ("--categorical", "shop")):
+        code, _, err = call("plan", "more.csv", *SETTING, "--one-hot", *more)
+        assert (code, "goes without --features and --categorical" in err) == (2, True)
 
 
 # Rewards.
@@ -231,9 +370,15 @@ def test_rewards_are_read_by_the_names_of_their_columns(text, options, call, beg
 
 
 REFUSED = {
-    "no names": ("green,3.731\n\"re,d\",2\n", "it seems to have no line of names"),
-    "no names, truth": ("green,True\ngreen,False\n", "it seems to have no line of names"),
-    "other names": ("which,stars\ngreen,3.731\n", "there are: which, stars; name the one"),
+    "no names": ("green,3.731\n\"re,d\",2\n", "its first line must hold the names"),
+    "no names, words": ("a,half a point 731\nb,none\n", "its first line must hold"),
+    "no names, a sign": ("a,\u22120.731\nb,\u22120.5\n", "its first line must hold"),
+    "no names, twice": ("0.731,0.731\nb,1\n", "the columns must have distinct names"),
+    "no names, an escape": ("a,0.731\x1b\nb,1\n", "its first line must hold"),
+    "a percentage": ("arm,reward\ngreen,731%\n", "write it with a decimal point"),
+    "a point and a comma": ("arm;reward\ngreen;2,731\ngreen;2.731\n", "has a point, and a number"),
+    "no names, truth": ("green,True\ngreen,False\n", "its first line must hold the names"),
+    "other names": ("which,stars\ngreen,3.731\n", "name the one that is meant by --arm-column"),
     "below the range": ("arm,reward\ngreen,0.731\n", "line 2: reward must lie in [1, 5]"),
     "above the range": ("arm,reward\ngreen,5.731\n", "line 2: reward must lie in [1, 5]"),
     "sums": ("arm,total,count\ngreen,15.731,3\n", "total must lie in [1, 5] times count"),
@@ -497,6 +642,7 @@ def test_help_is_readable_at_80_columns(call, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "told"),
     [("a", "a"), ("a, b", '"a, b"'), ('a "b"', r'"a \"b\""'), ("a\nb", "a b"),
+     ("a\x1b[1mb", "a\\x1b[1mb"),
      ("x" * 40, "x" * 27 + "..."), (7, "7"), ("", '""'), ("a;b", '"a;b"')],
 )  # fmt: skip
 def test_a_name_in_a_list_is_seen_as_one(name, told):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import spatial, stats
 
 import dpbai
 from dpbai import linearity
@@ -149,3 +149,57 @@ def test_bad_input_is_named() -> None:
         linearity.limits(first, second, level=0)
     with pytest.raises(ValueError, match="increasing order"):
         linearity.holdout([4, 3], pulls=2, epsilon=1)
+
+
+@pytest.mark.parametrize(("arms", "dimension"), [(40, 2), (60, 3), (25, 4)])
+def test_arms_that_cannot_lead_are_those_that_are_no_vertex_of_the_convex_hull(
+    arms: int, dimension: int
+) -> None:
+    """Against Qhull, in whatever units, with a constant or without one."""
+    rng = np.random.default_rng(arms)
+    features = rng.normal(size=(arms, dimension))
+    inside = sorted({*range(arms)} - set(spatial.ConvexHull(features).vertices.tolist()))
+    assert 0 < len(inside) < arms
+    for same in (
+        features,
+        np.c_[np.ones(arms), features],
+        features * np.geomspace(1e-9, 1e9, dimension) + 3,
+        features @ rng.normal(size=(dimension, 2 * dimension)),
+    ):
+        assert linearity.cannot_lead(same) == tuple(inside)
+
+
+def test_on_a_grid_only_the_corners_lead() -> None:
+    """Arms on the edges are as good as a corner at best."""
+    grid = np.array([[x, y] for x in range(4) for y in range(4)])
+    assert set(range(16)) - set(linearity.cannot_lead(grid)) == {0, 3, 12, 15}
+
+
+def test_copies_lead_together() -> None:
+    features = np.random.default_rng(0).normal(size=(20, 2))
+    out = linearity.cannot_lead(features)
+    twice = linearity.cannot_lead(np.vstack([features, features]))
+    assert twice == (*out, *(arm + 20 for arm in out))
+    jitter = features * (1 + 1e-13)
+    assert linearity.cannot_lead(np.vstack([features, jitter])) == twice
+    assert linearity.cannot_lead(np.ones((5, 3))) == linearity.cannot_lead([[2.0]]) == ()
+
+
+def test_an_arm_that_cannot_lead_never_does_and_the_others_do_somewhere() -> None:
+    """On features of 0 and 1, as words give, in a dimension that Qhull is slow in."""
+    rng = np.random.default_rng(3)
+    mixtures = rng.dirichlet(np.ones(8), size=6) @ (corners := rng.integers(0, 2, size=(8, 6)))
+    features = np.vstack([corners, mixtures])
+    out = linearity.cannot_lead(features)
+    assert set(range(8, 14)) <= set(out)
+    means = features @ rng.normal(size=(6, 20_000))
+    best = set(np.unique(means.argmax(axis=0)).tolist())
+    assert best.isdisjoint(out)
+    assert {tuple(features[arm]) for arm in best} == {
+        tuple(features[arm]) for arm in range(14) if arm not in out
+    }
+
+
+def test_features_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="features must be 2-D"):
+        linearity.cannot_lead([1.0, 2.0])

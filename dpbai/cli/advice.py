@@ -6,15 +6,20 @@ import re
 
 import numpy as np
 
+from dpbai._check import FloatArray
 from dpbai.cli.sheets import listed, quoted
 from dpbai.cli.tables import Arms, has_constant
 from dpbai.designs.scaling import rank
+from dpbai.linearity import cannot_lead
 
+_MOST_ARMS = 500  # for which linear programs are quick
+_NEEDLESS = "a combination of the columns before, and adds a dimension and no knowledge"
+_LISTING = "|;,/+"
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
 
 
-def notes(arms: Arms, pulled: int) -> list[str]:
-    """Return what to look at before a run in which phase 1 pulls so many of the arms."""
+def notes(arms: Arms) -> list[str]:
+    """Return what to look at before a run with these arms."""
     features, found = arms.features, []
     if not has_constant(features):
         found.append(
@@ -22,23 +27,72 @@ def notes(arms: Arms, pulled: int) -> list[str]:
             "is taken to have a mean of 0. If the features are prices, sizes and the like, that "
             "is wrong, and the best arm may never be found: --intercept adds a constant"
         )
-    columns = range(features.shape[1])
-    ranks = [rank(features[:, :count]) if count else 0 for count in range(len(columns) + 1)]
-    if needless := [column for column in columns if ranks[column + 1] == ranks[column]]:
-        found.append(
-            f"{_columns(arms, needless)} a combination of the columns before, and adds a dimension "
-            "and no knowledge: leave it out with --features"
-        )
+    columns = range(len(arms.columns))
+    if needless := _needless(features):
+        if named := [column for column in needless if arms.sources[column] == arms.columns[column]]:
+            found.append(f"{_columns(arms, named)} {_NEEDLESS}: leave it out with --features")
+        for source in dict.fromkeys(arms.sources[column] for column in needless):
+            words = [column for column in needless if _is_indicator(arms, column, source)]
+            every = [column for column in columns if _is_indicator(arms, column, source)]
+            if words:
+                way = (
+                    f"leave {quoted(source)} out of --categorical"
+                    if words == every
+                    else f"in place of --categorical {quoted(source)}, write a column of 0 and 1 "
+                    "for each of the other words"
+                )
+                found.append(f"{_columns(arms, words)} {_NEEDLESS}: {way}")
     if numbering := [column for column in columns if _is_numbering(arms, column)]:
         found.append(
             f"{_columns(arms, numbering)} taken for a feature, and looks like a numbering of the "
             "arms: if it is one, leave it out with --features"
         )
-    if pulled == len(features) > 2:
+    found += _lists(arms)
+    if rank(features) == len(features) > 1 and arms.columns != arms.labels:  # not --one-hot
         found.append(
-            f"phase 1 pulls each of the {pulled} arms: with {len(columns)} features for "
-            f"{pulled} arms, the features spare no pulls"
+            f"the {len(features)} arms have {len(features)} independent features, which say "
+            "nothing of how means are related: they spare no pulls, and dp-bai is then baseline"
         )
+    if len(features) <= _MOST_ARMS and (out := cannot_lead(features)):
+        names = listed([quoted(arms.labels[arm]) for arm in out], 300)
+        found.append(
+            f"{len(out)} of the {len(features)} arms cannot be the best, whatever the means are, "
+            f"as long as these are linear in the features: {names}. If one of them may be the best "
+            "all the same, use --one-hot, or features in which it is no mixture of other arms"
+        )
+    return found
+
+
+def _needless(features: FloatArray) -> list[int]:
+    """Return the columns that are combinations of those before."""
+    dimension = features.shape[1]
+    if rank(features) == dimension:
+        return []
+    ranks = [rank(features[:, :count]) if count else 0 for count in range(dimension + 1)]
+    return [column for column in range(dimension) if ranks[column + 1] == ranks[column]]
+
+
+def _is_indicator(arms: Arms, column: int, source: str) -> bool:
+    return arms.sources[column] == source and arms.columns[column] != source
+
+
+def _lists(arms: Arms) -> list[str]:
+    """Return what to do with columns of words that are lists of words."""
+    found = []
+    for source in dict.fromkeys(arms.sources):
+        columns = [k for k in range(len(arms.columns)) if _is_indicator(arms, k, source)]
+        words = [arms.columns[k].removeprefix(f"{source}=") for k in columns]
+        for sign in _LISTING:
+            parts = {part.strip() for word in words for part in word.split(sign)}
+            if len(parts) < len(words):
+                example = next(word for word in words if sign in word)
+                found.append(
+                    f"column {quoted(source)} holds lists, such as {quoted(example)}, each of "
+                    f"which became a category: write a column of 0 and 1 for each of the "
+                    f"{len(parts)} words in them instead (with pandas, "
+                    f"table[{source!r}].str.get_dummies({sign!r}))"
+                )
+                break
     return found
 
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from dpbai._check import FloatArray
     from dpbai.rewards import RewardLaw
 
+BASELINE = "baseline"
 # Title, and name in `dpbai`, where the class is looked up only when it is used.
 POLICIES = {
     "dp-design": ("DP-Design", "DPDesign"),
     "dp-bai": ("DP-BAI", "DPBAI"),
     "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
-    "baseline": ("Baseline", "Baseline"),
+    BASELINE: ("Baseline", "Baseline"),
     "dp-od": ("DP-OD", "DPOD"),
     "od-linbai": ("OD-LinBAI", "ODLinBAI"),
 }
@@ -171,6 +172,8 @@ ARMS = [
            nargs="+", default=[], metavar="NAME"),
     option("--categorical", "columns of words: each word becomes a feature that is 1 where it "
            "stands, else 0", nargs="+", default=[], metavar="NAME"),
+    option("--one-hot", "give each arm a feature of its own, and read its name only: nothing is "
+           "known of how means are related", action="store_true"),
     option("--intercept", "add a column of ones, unless the features have a constant among their "
            "combinations", action="store_true"),
 ]

@@ -54,11 +54,41 @@ def leading(
     if given.best is not None and given.best not in labels:
         near = nearest(given.best, labels)
         raise ValueError(f"--best must be one of the arms, got {given.best!r}{near}")
+    scale = given.reward_range
+    gap = given.gap / scale.width
+    if gap < gaps.SMALLEST:
+        raise ValueError(
+            f"--gap must be at least {gaps.SMALLEST * scale.width:g}, a millionth of the reward "
+            f"range, got {given.gap:g}: no budget is large enough to see a smaller one"
+        )
     spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
     arms = [labels.index(given.best)] if given.best is not None else [int(arm) for arm in spread]
     # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
-    law = arguments.REWARDS[getattr(given, "rewards", "bernoulli")]
-    return gaps.every(features, arms, given.gap, law, given.reward_range)
+    law = arguments.REWARDS[vars(given).get("rewards", "bernoulli")]
+    limits = law.lowest, law.highest
+    found = {arm: gaps.closest(features, arm, gap, *limits) for arm in arms}
+    instances = {
+        arm: Instance(features, rewards=[law.make(mean) for mean in means.tolist()])
+        for arm, means in found.items()
+        if means is not None
+    }
+    if not instances:
+        low, high = map(scale.shown, limits)
+        most = scale.width * max(gaps.largest(features, arm, *limits) for arm in arms)
+        one = given.best is not None
+        which = f"arm {quoted(given.best)} cannot" if one else "no arm can"
+        linear = "with means that are linear in these features"
+        if most < gaps.SMALLEST * scale.width:
+            more = ", or another arm by --best" if one else ""
+            raise ValueError(
+                f"--gap needs an arm that can lead, and {linear}, {which} be ahead of all others: "
+                f"choose other features{more}"
+            )
+        raise ValueError(
+            f"--gap must be at most {most:.3g}, got {given.gap:g}: {linear} and lie in [{low:g}, "
+            f"{high:g}], {which} lead by more"
+        )
+    return instances
 
 
 def show_expected(
@@ -99,7 +129,7 @@ def show_expected(
 
 def simulated(given: argparse.Namespace) -> Table:
     """Run a policy many times on supposed means."""
-    labels, features, _ = tables.read_arms(given)
+    labels, features, *_ = tables.read_arms(given)
     policy, instance = arguments.policy(given, features), _instance(given, labels, features)
     scale = given.reward_range
     result = _simulated(policy, instance, given)
@@ -124,7 +154,7 @@ def simulated(given: argparse.Namespace) -> Table:
 
 def studied(given: argparse.Namespace) -> Table:
     """Compare policies over budgets and epsilons."""
-    labels, features, _ = tables.read_arms(given)
+    labels, features, *_ = tables.read_arms(given)
     scale = given.reward_range
     makers = {name: arguments.maker(name, given.delta) for name in given.policies}
     spawn = partial(ProcessPoolExecutor, given.jobs, mp_context=get_context("spawn"))
@@ -153,7 +183,7 @@ def studied(given: argparse.Namespace) -> Table:
 
 def budgeted(given: argparse.Namespace) -> Table:
     """Find the least budget for a wanted success, with privacy and without."""
-    labels, features, _ = tables.read_arms(given)
+    labels, features, *_ = tables.read_arms(given)
     makers = {name: arguments.maker(name, given.delta) for name in given.policies}
     instance, scale = _instance(given, labels, features), given.reward_range
     epsilons = sorted({*given.epsilons} - {math.inf})

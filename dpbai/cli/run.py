@@ -38,7 +38,7 @@ def plan(given: argparse.Namespace) -> Table:
     from dpbai.cli import experiments  # with what simulates, which no other command here needs
 
     table = tables.read_arms(given)
-    labels, features, _ = table
+    labels, features = table.labels, table.features
     policy = arguments.policy(given, features)
     if given.gap is None and (given.best is not None or given.within):
         raise ValueError("--best and --within go with --gap")
@@ -52,7 +52,7 @@ def plan(given: argparse.Namespace) -> Table:
     asked = (f"{quoted(labels[a])} {n}" for a, n in zip(first.pulled, first.pulls, strict=True))
     print(f"Phase 1 pulls: {listed(asked, _SHORT)}")
     print(privacy.certificate(policy))
-    _advise(given, table, len(first.pulled))
+    _advise(given, table)
     if instances:
         experiments.show_expected(given, policy, labels, instances)
     return phases
@@ -69,7 +69,7 @@ def start(given: argparse.Namespace) -> None:
         reward_range=given.reward_range,
     )
     print(f"{given.session} is ready.")
-    _advise(given, table, len(session.phase.pulled) if session.phase else 0)
+    _advise(given, table)
     _show_missing(session)
 
 
@@ -205,9 +205,9 @@ def _state(session: Session, label: Label) -> str:
     return "in play" if phase is None else f"out in phase {phase}"
 
 
-def _advise(given: argparse.Namespace, table: tables.Arms, pulled: int) -> None:
-    if given.policy != "baseline":  # which looks at no feature
-        for note in advice.notes(table, pulled):
+def _advise(given: argparse.Namespace, table: tables.Arms) -> None:
+    if given.policy != arguments.BASELINE:  # which looks at no feature
+        for note in advice.notes(table):
             say(f"Note: {note}.", hang="  ")
 
 

@@ -7,14 +7,15 @@ import csv
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 
 from dpbai._check import FloatArray
 from dpbai._describe import plain
+from dpbai.cli.arguments import BASELINE
 from dpbai.cli.sheets import Sheet, nearest, quoted
 from dpbai.designs.scaling import rank
 from dpbai.session.records import Label
@@ -26,47 +27,95 @@ _COLUMNS = 80
 
 
 class Arms(NamedTuple):
-    """Arms as a table tells them: labels, features of shape (K, d), and d names of columns."""
+    """A table of K arms, with d features.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Names of the arms.
+    features : ndarray of shape (K, d)
+    columns : tuple of str
+        Names of the features.
+    sources : tuple of str
+        The column of the table behind each feature. It has another name than an indicator.
+    """
 
     labels: tuple[str, ...]
     features: FloatArray
     columns: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
 def read_arms(given: argparse.Namespace) -> Arms:
     """Return the arms of the table that `arguments.arms` asks for."""
     sheet = Sheet.read(given.arms)
     arm = sheet.column(given.arm_column, "--arm-column")
-    labels = sheet.labels(arm)
-    categories = [sheet.column(name, "--categorical") for name in given.categorical]
+    labels, name = sheet.labels(arm), sheet.header[arm]
     chosen = [sheet.column(name, "--features") for name in given.features]
-    places = [*dict.fromkeys([*chosen, *categories])] if chosen else range(len(sheet.header))
-    columns: dict[str, list[float]] = {}
-    for place in places:
-        name = sheet.header[place]
-        told = name or "the column without a name"
-        way = (
-            f" (--features chooses columns, --categorical {quoted(name)} makes indicators of a "
-            "column of words)"
+    categories = [sheet.column(name, "--categorical") for name in given.categorical]
+    every = range(len(sheet.header))
+    places = list(dict.fromkeys([*chosen, *categories]) if chosen else every)
+    # Baseline looks at no feature.
+    named_only = places == [arm] and set(_policies(given)) == {BASELINE}
+    if given.one_hot and (chosen or categories):
+        raise ValueError(
+            "--one-hot gives each arm a feature of its own: it goes without --features and "
+            "--categorical"
         )
-        if place in categories:
-            levels = sorted({cells[place] for _, cells in sheet.rows})
-            # The indicators of a second column would add up to those of the first.
-            for level in levels[place != categories[0] :]:
-                indicator = [float(cells[place] == level) for _, cells in sheet.rows]
-                columns[f"{name}={level}"] = indicator
-        elif place != arm:
-            columns[name] = [
-                sheet.number(line, cells[place], f"{told} of arm {label!r}", way)
-                for (line, cells), label in zip(sheet.rows, labels, strict=True)
-            ]
-    if not columns:
-        raise ValueError(f"{sheet.path}: beside column {sheet.header[arm]} there must be features")
-    features = np.array(list(columns.values())).T
+    if given.one_hot or named_only:
+        return Arms(labels, np.eye(len(labels)), labels, (name,) * len(labels))
+    found = [
+        (column, sheet.header[place], values)
+        for place in places
+        if place != arm or place in categories
+        for column, values in _features(sheet, place, labels, categories)
+    ]
+    if not found:
+        raise ValueError(
+            f"{sheet.path}: beside column {quoted(name)} there must be features; --one-hot gives "
+            "each arm a feature of its own"
+        )
+    features = np.array([values for *_, values in found]).T
     if given.intercept and not has_constant(features):
-        columns = {CONSTANT: [], **columns}
+        found.insert(0, (CONSTANT, "", []))
         features = np.c_[np.ones(len(features)), features]
-    return Arms(labels, features, tuple(columns))
+    columns, sources, _ = zip(*found, strict=True)
+    if twice := [column for column, count in Counter(columns).items() if count > 1]:
+        raise ValueError(
+            f"{sheet.path}: there would be two features of the name {quoted(twice[0])}, one of "
+            "them made by --categorical or --intercept: rename the column of this name, or choose "
+            "others by --features"
+        )
+    return Arms(labels, features, columns, sources)
+
+
+def _policies(given: argparse.Namespace) -> list[str]:
+    """Return the names of the policies that a command is about."""
+    return list(vars(given).get("policies") or [given.policy])
+
+
+def _features(
+    sheet: Sheet, place: int, labels: Sequence[str], categories: Sequence[int]
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield the name and the values of each feature that a column of a table gives."""
+    name = sheet.header[place]
+    if place in categories:
+        # The indicators of a second column would add up to those of the first.
+        for word in sheet.words(place)[place != categories[0] :]:
+            yield f"{name}={word}", [float(cells[place] == word) for _, cells in sheet.rows]
+        return
+    way = (
+        f" (--features chooses columns, --categorical {quoted(name)} makes indicators of a "
+        "column of words)"
+    )
+    column = name or "the column without a name"
+    yield (
+        name,
+        [
+            sheet.number(line, cells[place], f"{column} of arm {label!r}", way)
+            for (line, cells), label in zip(sheet.rows, labels, strict=True)
+        ],
+    )
 
 
 def has_constant(features: FloatArray) -> bool:
@@ -137,9 +186,11 @@ class Table(NamedTuple):
 
 def write(table: Table, opened: TextIO) -> None:
     """Write a table as CSV, each number in full."""
-    writer = csv.writer(opened, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([_cell(value, repr) for value in row] for row in table.rows)
+    rows = [table.columns, *([_cell(value, repr) for value in row] for row in table.rows)]
+    # Python puts a cell with a carriage return in quotes from 3.13 on only.
+    unusual = any("\r" in cell for row in rows for cell in row)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if unusual else csv.QUOTE_MINIMAL
+    csv.writer(opened, lineterminator="\n", quoting=quoting).writerows(rows)
 
 
 def show(table: Table) -> None:
