@@ -274,7 +274,8 @@ def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatA
 def _show_means(labels: Sequence[str], instance: Instance, scale: Range) -> None:
     """Print supposed means from the best down, of many arms the first ones and the last."""
     means = [scale.shown(mean) for mean in instance.means.tolist()]
-    order = np.argsort(-instance.means, kind="stable").tolist()
+    # Equal means, up to rounding of the linear programs, in the order of the table.
+    order = np.argsort(-instance.means.round(6), kind="stable").tolist()
     entries = [f"{quoted(labels[arm])} {means[arm]:.3g}" for arm in order]
     if len(entries) > _MOST_TOLD:
         entries[_MOST_TOLD - 2 : -1] = ["..."]
