@@ -1,31 +1,35 @@
 from . import (
-    designs,
+    audits,
+    beyond,
     exact,
+    field,
     instance,
-    linearity,
+    lemmas,
+    lower,
     noise,
-    planning,
-    policies,
-    privacy,
     rewards,
-    session,
-    theory,
+    scaling,
+    schedule,
+    tails,
+    upper,
 )
-from .designs.g_optimal import Design, g_optimal_design
-from .designs.max_det import MaxDet, max_det
-from .designs.private import PrivateDesign, private_design
-from .exact import ErrorBounds, error_bounds, exact_error, exact_success
+from .audits import exact_audit, monte_carlo_audit, pull_audit
+from .beyond import DPDesign, private_design, smallest_budget
+from .certificate import certificate, certify
+from .exact import error_bounds, exact_error, exact_success
+from .field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
+from .g_optimal import g_optimal_design
+from .hardness import hardness
 from .instance import Instance, hard_instances, synthetic, two_armed
+from .max_det import max_det
 from .noise import Gaussian, Laplace, NoNoise
-from .planning import SmallestBudget, smallest_budget
-from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPDesign, ODLinBAI, Phase, Policy
-from .policies.schedule import Schedule
-from .privacy import certificate, certify, exact_audit, monte_carlo_audit, pull_audit
+from .phase import Phase, Policy
+from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
 from .rewards import Bernoulli, Beta, Empirical, Uniform
-from .session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
-from .simulate import Simulation, simulate
+from .schedule import Schedule
+from .simulate import simulate
 from .study import study
-from .theory import explicit_upper_bound, gauss_upper_bound, hardness, upper_bound
+from .upper import explicit_upper_bound, gauss_upper_bound, upper_bound
 
 __version__: str
 
@@ -37,57 +41,53 @@ __all__ = [
     "Beta",
     "DPBAIGauss",
     "DPDesign",
-    "Design",
     "Empirical",
-    "ErrorBounds",
     "Gaussian",
     "Instance",
     "Laplace",
-    "MaxDet",
     "NoNoise",
     "NumpyNoise",
     "ODLinBAI",
     "OpenDPNoise",
     "Phase",
     "Policy",
-    "PrivateDesign",
     "ReleaseWarning",
     "Schedule",
     "Session",
     "SessionError",
-    "Simulation",
-    "SmallestBudget",
     "Uniform",
+    "audits",
+    "beyond",
     "certificate",
     "certify",
-    "designs",
     "error_bounds",
     "exact",
     "exact_audit",
     "exact_error",
     "exact_success",
     "explicit_upper_bound",
+    "field",
     "g_optimal_design",
     "gauss_upper_bound",
     "hard_instances",
     "hardness",
     "instance",
-    "linearity",
+    "lemmas",
+    "lower",
     "max_det",
     "monte_carlo_audit",
     "noise",
-    "planning",
-    "policies",
-    "privacy",
     "private_design",
     "pull_audit",
     "rewards",
-    "session",
+    "scaling",
+    "schedule",
     "simulate",
     "smallest_budget",
     "study",
     "synthetic",
-    "theory",
+    "tails",
     "two_armed",
+    "upper",
     "upper_bound",
 ]

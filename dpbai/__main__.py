@@ -1,8 +1,8 @@
-"""`python -m dpbai`: plan, run and study from the command line, see `dpbai.cli`."""
+"""`python -m dpbai`: plan, run and study from the command line, see `dpbai.field.cli`."""
 
 import sys
 
-from dpbai.cli import main
+from dpbai.field.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

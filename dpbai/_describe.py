@@ -14,8 +14,9 @@ _NOT_FINITE = "not finite"
 
 
 def class_name(kind: type) -> str:
-    """Return the name of a class, with its module."""
-    return f"{kind.__module__}.{kind.__qualname__}"
+    """Return the name of a class, with its module, or with `dpbai` if it is one of this library."""
+    ours = kind.__module__.startswith("dpbai.")
+    return f"{'dpbai' if ours else kind.__module__}.{kind.__qualname__}"
 
 
 def plain(value: Any) -> Any:

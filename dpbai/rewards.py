@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai._transforms import beta_log_mgf
 
 _BITS = 53
 _DIRECT_BELOW = 600
@@ -35,7 +34,11 @@ _MOST_DRAWN = 10**10  # minutes for one sum
 
 @runtime_checkable
 class RewardLaw(Protocol):
-    """What an engine needs to know of the rewards of one arm."""
+    """What an engine needs to know of the rewards of one arm.
+
+    Exact probabilities also need `characteristic_function(t)`, which returns E exp(i t X) for an
+    array of real or complex `t`.
+    """
 
     @property
     def mean(self) -> float:
@@ -61,9 +64,6 @@ class RewardLaw(Protocol):
         -------
         ndarray of shape (size,)
         """
-
-    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
-        """Return E exp(i t X) for real or complex `t`."""
 
 
 class _Law(ABC):
@@ -194,11 +194,6 @@ class Beta(_Law):
     def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
         pulls = _check.whole(pulls, "pulls", most=_MOST_DRAWN)
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
-
-    def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
-        """Return E exp(i t X), Kummer's function of the shapes, also for complex `t`."""
-        w = 1j * np.asarray(t, dtype=complex)
-        return np.asarray(np.exp(beta_log_mgf(w, *self.shapes) + self.mean * w))
 
 
 @dataclass(frozen=True, eq=False)

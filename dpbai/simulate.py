@@ -28,9 +28,8 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.noise import Noise
-from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, path_after, planned, remembers
-from dpbai.policies.ranking import sorted_rows
+from dpbai.phase import Phase, Policy, arms_of, path_after, planned, remembers
+from dpbai.ranking import sorted_rows
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from dpbai import cli
+from dpbai.field import cli
 
 # Files of tests live in memory where there is a place for that: thousands of them are forced to the
 # disk, or written over what is there, and a disk takes milliseconds for each.

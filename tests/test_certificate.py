@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
+from dpbai.field.session import SessionError
 from dpbai.noise import Gaussian, Laplace, NoNoise
-from dpbai.policies import Phase
-from dpbai.session import SessionError
+from dpbai.phase import Phase
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])

@@ -17,10 +17,11 @@ import pandas as pd
 import pytest
 
 import dpbai
-from dpbai import cli
-from dpbai.cli import arguments as choices
-from dpbai.cli import gaps, sheets
-from dpbai.cli import run as run_commands
+from dpbai.beyond import gaps
+from dpbai.field import cli
+from dpbai.field.cli import arguments as choices
+from dpbai.field.cli import run as run_commands
+from dpbai.field.cli import sheets
 
 COMMANDS = [
     "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
@@ -709,7 +710,7 @@ def test_what_fails_on_the_way_ends_in_exit_code_1(call, monkeypatch):
         raise RuntimeError("no design within tolerance")
 
     for failing in (full, endless):
-        monkeypatch.setattr(run_commands.privacy, "certificate", failing)
+        monkeypatch.setattr(dpbai, "certificate", failing)
         code, _, err = call(*PLAN)
         assert (code, err.count("\n")) == (1, 1)
 

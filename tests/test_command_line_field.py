@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai import cli
-from dpbai.cli import advice, sheets, tables
+from dpbai.field import cli
+from dpbai.field.cli import advice, sheets, tables
 
 SETTING = ("--budget", 300, "--epsilon", 1)
 PLAIN = "arm,x,y\na,1,0\nb,0,1\nc,1,1\n"

@@ -12,7 +12,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import DPBAI, DPDesign, private_design
-from dpbai.policies.rehearsal import Rehearsal, Timetable, timetables
+from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
 
 RNG = np.random.default_rng(11)
 UNIFORM = RNG.uniform(size=(60, 5))

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 from dpbai import pull_audit
-from dpbai.policies.pull import bernoulli_law, output_law
-from dpbai.theory import (
-    EarlyStopping,
-    WinStay,
-    change_of_measure,
-    log_ratio,
-    sharp_change_of_measure,
-)
+from dpbai.audits import EarlyStopping, WinStay, log_ratio
+from dpbai.audits.pull import bernoulli_law, output_law
+from dpbai.lower import change_of_measure, sharp_change_of_measure
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpbai.noise import gaussian_sigma
-from dpbai.policies.schedule import Schedule
-from dpbai.theory import (
+from dpbai import lemmas
+from dpbai.lemmas import (
     eliminations,
     first_stage_elimination,
-    lemmas,
     second_stage_elimination,
     suboptimal_arm,
     suboptimal_arm_gauss,
 )
+from dpbai.noise import gaussian_sigma
+from dpbai.schedule import Schedule
 
 ROUNDING = 1 + 1e-9
 CONVENTIONS = ("printed", "proof")

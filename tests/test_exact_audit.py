@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import dpbai
+from dpbai.audits import log_survival, survivors
 from dpbai.noise import Gaussian, Laplace, NoNoise
-from dpbai.policies import Phase
-from dpbai.privacy import log_survival, survivors
+from dpbai.phase import Phase
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
@@ -342,7 +342,7 @@ def test_work_of_more_than_minutes_is_refused_before_it_is_begun(make, monkeypat
     def begun(*_):
         raise AssertionError
 
-    monkeypatch.setattr(import_module("dpbai.privacy.exact_audit"), "log_joint_survival", begun)
+    monkeypatch.setattr(import_module("dpbai.audits.exact_audit"), "log_joint_survival", begun)
     with pytest.raises(ValueError, match=r"an exact audit may (compute|hold) .*monte_carlo_audit"):
         dpbai.exact_audit(make())
 

@@ -14,7 +14,7 @@ from deadly_policy import Deadly
 
 import dpbai
 
-STUDY = import_module("dpbai.study.grid")
+STUDY = import_module("dpbai.study")
 
 INSTANCE = dpbai.synthetic(seed=0)
 GRID = {

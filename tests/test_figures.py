@@ -13,10 +13,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.markers import MarkerStyle
 
 import dpbai
-from dpbai import figures
-from dpbai.figures.canvas import SERIES
+from dpbai.field import figures
+from dpbai.field.figures.canvas import SERIES
 
-canvas = import_module("dpbai.figures.canvas")  # the name `figures.canvas` is the function
+canvas = import_module("dpbai.field.figures.canvas")  # the name `figures.canvas` is the function
 
 POLICIES = {"DP-BAI": dpbai.DPBAI, "OD-LinBAI": dpbai.ODLinBAI}
 

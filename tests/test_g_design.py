@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from oracles import bad_features
 
 import dpbai
-from dpbai.designs import g_optimal
-from dpbai.designs.scaling import rank
+from dpbai import g_optimal
+from dpbai.scaling import rank
 
 
 def variances(vectors, weights):
@@ -167,7 +167,7 @@ def test_tolerances_down_to_the_least_allowed_are_reached():
 
 
 def test_a_search_that_gets_nowhere_is_an_error(monkeypatch):
-    monkeypatch.setattr("dpbai.designs.g_optimal._MAX_STEPS", 3)
+    monkeypatch.setattr("dpbai.g_optimal._MAX_STEPS", 3)
     with pytest.raises(RuntimeError, match="no design within tolerance 1e-08"):
         dpbai.g_optimal_design(np.random.default_rng(3).normal(size=(30, 3)))
 

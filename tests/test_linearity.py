@@ -7,9 +7,9 @@ import pytest
 from scipy import spatial, stats
 
 import dpbai
-from dpbai import linearity
 from dpbai._check import FloatArray
-from dpbai.policies import Phase
+from dpbai.beyond import linearity
+from dpbai.phase import Phase
 
 TRAITS = np.random.default_rng(7).normal(size=(60, 5))
 TRAITS /= np.linalg.norm(TRAITS, axis=1, keepdims=True)

@@ -9,7 +9,7 @@ import pytest
 
 import dpbai
 from dpbai.instance import hard_gammas
-from dpbai.theory import (
+from dpbai.lower import (
     case_thresholds,
     change_of_measure,
     lower_bound,

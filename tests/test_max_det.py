@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from importlib import import_module
 from itertools import combinations
 
 import numpy as np
@@ -13,10 +14,9 @@ from oracles import bad_features, best_subsets
 from scipy import linalg, special
 
 import dpbai
-from dpbai import max_det
-from dpbai.designs import scaling
-from dpbai.designs.max_det import basis_coordinates
-from dpbai.designs.scaling import balancings, rank, span_coordinates
+from dpbai import max_det, scaling
+from dpbai.max_det import basis_coordinates
+from dpbai.scaling import balancings, rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
 
@@ -180,7 +180,7 @@ def test_swap_search_ends_on_ill_conditioned_arms(dimension):
 def test_batches_of_subsets_do_not_change_the_best(monkeypatch):
     vectors = np.random.default_rng(3).integers(-2, 3, size=(12, 3)).astype(float)
     whole = dpbai.max_det(vectors)
-    monkeypatch.setattr("dpbai.designs.max_det._BATCH_ENTRIES", 20)
+    monkeypatch.setattr(import_module("dpbai.max_det"), "_BATCH_ENTRIES", 20)
     assert dpbai.max_det(vectors).indices.tolist() == whole.indices.tolist()
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import dpbai
-from dpbai.privacy import run_on_table
+from dpbai.audits import run_on_table
 
 SURE = 1 - 1e-6
 

@@ -6,18 +6,18 @@ how often, and `estimates_differ` asks that true means lead to true estimates.
 """
 
 import math
+from importlib import import_module
 
 import numpy as np
 import pytest
 from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
-from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Uniform
-from dpbai.designs import max_det
-from dpbai.policies import schedule
-from dpbai.policies.ranking import Ranking
-from dpbai.policies.schedule import Schedule
+from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Uniform, schedule
+from dpbai.ranking import Ranking
+from dpbai.schedule import Schedule
 
+max_det = import_module("dpbai.max_det")  # the name `dpbai.max_det` is the function
 ORIGINAL_SUMS = Uniform.sums
 
 
@@ -162,7 +162,7 @@ MUTANTS = {
     "nothing reserved for rounding up": (
         Schedule, "reserve", property(lambda _: 0), LADDER, plans_differ),
     "Max-Det below the square, not the root": (
-        "dpbai.policies.dp_bai.pulls_max_det", None, lambda rank, size: rank < size**2, LADDER,
+        "dpbai.policies.pulls_max_det", None, lambda rank, size: rank < size**2, LADDER,
         lambda checked: any(
             len(checked.policy(checked.instance.features).phase(2, active).pulled) != 6
             for active in [(0, 1, 2, 3, 4, 5)])),

@@ -18,8 +18,8 @@ from privacy_mutants import (
 from scipy import stats
 
 import dpbai
+from dpbai.audits.mistakes import engine, reused_noise_audit, reused_samples_audit
 from dpbai.noise import Gaussian, Laplace
-from dpbai.privacy.mistakes import engine, reused_noise_audit, reused_samples_audit
 
 SURE = 1 - 1e-6
 ROOT = math.sqrt(0.5)

@@ -12,7 +12,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import private_design
-from dpbai.designs.private import Division, by_entries
+from dpbai.beyond.private import Division, by_entries
 
 
 def largest_variance(vectors, pulls, epsilon):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai import linearity
-from dpbai.privacy import Certificate
-from dpbai.session import ReleaseWarning, release
+from dpbai.beyond import linearity
+from dpbai.certificate import Certificate
+from dpbai.field.session import ReleaseWarning, release
 
 PLAN = linearity.holdout([2, 5], pulls=3, epsilon=0.5)
 REWARDS = [[1.0, 0.5, 0.25], [0, 0, 1]]

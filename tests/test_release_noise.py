@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import dpbai
+from dpbai.field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session
+from dpbai.field.session.phase import exact_statistic
+from dpbai.field.session.rewards import array_sum, exact_sum
 from dpbai.noise import Gaussian, Laplace, NoNoise, gaussian_sigma
-from dpbai.policies import Phase
-from dpbai.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session
-from dpbai.session.phase import exact_statistic
-from dpbai.session.rewards import array_sum, exact_sum
+from dpbai.phase import Phase
 
 FALSE_ALARM = 1e-6
 DRAWS = 8_000

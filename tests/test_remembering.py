@@ -12,11 +12,11 @@ from remembering import Remembering, TwoCoordinates, plain_loop
 from scipy import integrate, stats
 
 import dpbai
-from dpbai import linearity
+from dpbai.audits import PullByPull, log_survival, run_on_table
+from dpbai.beyond import linearity
+from dpbai.field.session import NumpyNoise
 from dpbai.noise import NoNoise
-from dpbai.policies import Phase
-from dpbai.privacy import PullByPull, log_survival, run_on_table
-from dpbai.session import NumpyNoise
+from dpbai.phase import Phase
 
 FOUR, THREE = np.eye(4), np.eye(3)
 MEANS = (0.45, 0.4, 0.35, 0.2)

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from plain_loop import DPBAILoop, sizes
 
 from dpbai import Schedule
-from dpbai.policies.schedule import (
-    baseline_collections,
-    ceil_div,
-    dp_bai_collections,
-    pulls_max_det,
-)
+from dpbai.schedule import baseline_collections, ceil_div, dp_bai_collections, pulls_max_det
 
 CONVENTIONS = ("printed", "proof")
 GRID = [(arms, dimension) for arms in range(2, 201) for dimension in range(1, 13)]

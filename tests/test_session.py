@@ -16,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
+from dpbai.field.session import NumpyNoise, OpenDPNoise, Session, SessionError
+from dpbai.field.session import store as session_store
 from dpbai.noise import Gaussian, NoNoise
-from dpbai.policies import Phase
-from dpbai.policies.phase import path_after, planned
-from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
-from dpbai.session import store as session_store
+from dpbai.phase import Phase, path_after, planned
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpbai.session.ReleaseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpbai.field.session.ReleaseWarning")
 
 ARMS = 10
 FEATURES = np.random.default_rng(7).normal(size=(ARMS, 3)).round(2)
@@ -462,6 +461,19 @@ def test_a_noise_scale_may_differ_in_its_last_bits_as_between_machines(tmp_path)
         else:
             with pytest.raises(SessionError, match="begun with another plan"):
                 Session.resume(path)
+
+
+def test_a_file_of_version_0_2_which_names_modules_of_classes_is_read(begun):
+    told = {"policy": "dpbai.policies.dp_bai.DPBAI", "noise": "dpbai.noise.Laplace"}
+
+    def older(content):
+        content["policy"]["class"] = told["policy"]
+        content["current"]["noise"]["class"] = told["noise"]
+
+    now = Session.resume(begun, noise=Deaf())
+    forge(begun, older)
+    before = Session.resume(begun, noise=Deaf())
+    assert (before.requests, before.released) == (now.requests, now.released)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai.session import Session, live, store
+from dpbai.field.session import Session, live, store
 
 POLICY = dpbai.DPBAI(np.eye(3), budget=20, epsilon=1.0)
 

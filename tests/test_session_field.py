@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
+from dpbai.field.session import NumpyNoise, OpenDPNoise, Session, SessionError
+from dpbai.field.session.phase import noise_deviations, shortened
 from dpbai.noise import Gaussian, Laplace
-from dpbai.policies import Phase
-from dpbai.session import NumpyNoise, OpenDPNoise, Session, SessionError
-from dpbai.session.phase import noise_deviations, shortened
+from dpbai.phase import Phase
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpbai.session.ReleaseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpbai.field.session.ReleaseWarning")
 
 FEATURES = np.random.default_rng(7).normal(size=(8, 3)).round(2)
 POLICIES = {

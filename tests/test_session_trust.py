@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import dpbai
+from dpbai.field.session import OpenDPNoise, Session, SessionError, live, store
 from dpbai.noise import Gaussian, Laplace
-from dpbai.session import OpenDPNoise, Session, SessionError, live, store
 
 POLICY = dpbai.DPBAI(np.eye(3), budget=40, epsilon=1.0)
 

@@ -17,9 +17,10 @@ from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
 import dpbai
-from dpbai import DPBAI, Baseline, Bernoulli, Beta, Empirical, NoNoise, ODLinBAI, Phase, Simulation
+from dpbai import DPBAI, Baseline, Bernoulli, Beta, Empirical, NoNoise, ODLinBAI, Phase
 
 engine = import_module("dpbai.simulate")  # the name `dpbai.simulate` is the function
+Simulation = engine.Simulation
 
 ONE_PHASE = [
     ("DP-BAI", 120, 0.9),

@@ -14,7 +14,7 @@ from plans import OnePhase, one_phase
 from scipy import stats
 
 import dpbai
-from dpbai import planning
+from dpbai.beyond import SmallestBudget, planning
 
 WIDE = dpbai.two_armed(gap=0.3, means="in-range")
 SYNTHETIC = dpbai.synthetic()
@@ -35,7 +35,7 @@ def test_it_is_the_least_of_all_budgets_when_each_is_tried(error):
         for budget in range(1, 200)
         if is_possible(budget) and dpbai.exact_error(dp_bai(budget), WIDE, rtol=1e-6) <= error
     )
-    assert found == dpbai.SmallestBudget(brute, brute - 1, 1.0)
+    assert found == SmallestBudget(brute, brute - 1, 1.0)
 
 
 def is_possible(budget: int, make=dp_bai) -> bool:
@@ -75,7 +75,7 @@ def test_it_is_the_least_although_sums_on_a_lattice_make_the_error_rise_and_fall
         LATTICE,
         error=error,
     )
-    assert found == dpbai.SmallestBudget(least, least - 1, 1.0)
+    assert found == SmallestBudget(least, least - 1, 1.0)
 
 
 def first_in_a_search_of_every_budget(make, instance, error):
@@ -232,7 +232,7 @@ def test_a_policy_with_exact_errors_at_some_budgets_only_is_simulated_at_the_oth
     exact = dpbai.smallest_budget(dp_bai, WIDE, error=0.02)
     assert exact.budget > 31
     found = dpbai.smallest_budget(either, WIDE, error=0.02, trials=1000)
-    assert found == dpbai.SmallestBudget(exact.budget, exact.too_small, 0.99)
+    assert found == SmallestBudget(exact.budget, exact.too_small, 0.99)
 
 
 def test_simulated_bounds_hold_in_a_long_simulation():
@@ -271,7 +271,7 @@ def test_without_noise_the_answer_agrees_with_the_sum_over_both_counts():
         return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=math.inf)
 
     found = dpbai.smallest_budget(make, instance, error=0.02)
-    assert found == dpbai.SmallestBudget(found.budget, found.budget - 1, 1.0)
+    assert found == SmallestBudget(found.budget, found.budget - 1, 1.0)
     for budget in (found.budget, found.too_small):
         pulls, _ = make(budget).phase(1, (0, 1)).pulls
         first, second = (stats.binom.pmf(np.arange(pulls + 1), pulls, mean) for mean in means)

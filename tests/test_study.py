@@ -14,7 +14,7 @@ from oracles import synthetic
 import dpbai
 from dpbai import simulate
 
-study = import_module("dpbai.study.grid")
+study = import_module("dpbai.study")
 
 POLICIES = {"DP-BAI": dpbai.DPBAI, "OD-LinBAI": dpbai.ODLinBAI, "DP-OD": dpbai.DPOD}
 BUDGETS = [50, 100]

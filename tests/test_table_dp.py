@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai.policies.pull import output_law
-from dpbai.privacy import PullByPull, TableGrid
+from dpbai.audits import PullByPull, TableGrid
+from dpbai.audits.pull import output_law
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai.policies.pull import PullPolicy, output_law
-from dpbai.theory import log_ratio
+from dpbai.audits import log_ratio
+from dpbai.audits.pull import PullPolicy, output_law
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbai import theory
-from dpbai.theory import SubExponential, hoeffding, hoeffding_two_sided, laplace_sum
+from dpbai.lemmas import suboptimal_arm, suboptimal_arm_gauss
+from dpbai.tails import SubExponential, hoeffding, hoeffding_two_sided, laplace_sum
 
 ROUNDING = 1 + 1e-12
 
@@ -157,5 +157,5 @@ def test_tail_bounds_do_not_depend_on_the_unit(unit):
 def test_tail_bounds_far_out_are_0():
     for deviation in (1e300, math.inf):
         assert hoeffding(deviation, [1.0]) == SubExponential(1, 1).tail(deviation) == 0
-    assert theory.suboptimal_arm(1e300, epsilon=1.0, count=5) == 0
-    assert theory.suboptimal_arm_gauss(1e300, sigma=1.0, count=5) == 0
+    assert suboptimal_arm(1e300, epsilon=1.0, count=5) == 0
+    assert suboptimal_arm_gauss(1e300, sigma=1.0, count=5) == 0

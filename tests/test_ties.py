@@ -17,11 +17,11 @@ from oracles import FALSE_ALARM
 from scipy import stats
 
 import dpbai
+from dpbai.audits import PullByPull, log_survival, run_on_table
+from dpbai.audits.pull import output_law
+from dpbai.field.session import NumpyNoise
 from dpbai.noise import NoNoise
-from dpbai.policies import Phase
-from dpbai.policies.pull import output_law
-from dpbai.privacy import PullByPull, log_survival, run_on_table
-from dpbai.session import NumpyNoise
+from dpbai.phase import Phase
 
 
 def plan(decoder, keep=1, release=None):

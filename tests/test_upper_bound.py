@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import dpbai
-from dpbai.theory import laplace_sum, regime, suboptimal_arm, suboptimal_arm_gauss
+from dpbai.lemmas import suboptimal_arm, suboptimal_arm_gauss
+from dpbai.tails import laplace_sum
+from dpbai.upper import regime
 
 
 def _instance(arms, dimension, seed=0):

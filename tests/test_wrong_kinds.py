@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-import pydoc
 import re
 from fractions import Fraction
 from functools import partial
@@ -13,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from api_reference import locate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai import linearity, noise, privacy, theory
-from dpbai.designs import scaling
-from dpbai.designs.max_det import basis_coordinates
-from dpbai.policies import schedule
-from dpbai.policies.pull import bernoulli_law, output_law
-from dpbai.privacy import PullByPull, mistakes
+from dpbai import audits, lemmas, lower, noise, scaling, schedule, tails, upper
+from dpbai.audits import mistakes
+from dpbai.audits.pull import bernoulli_law, output_law
+from dpbai.beyond import linearity
+from dpbai.max_det import basis_coordinates
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 INSTANCE = dpbai.Instance(X, [0.1, 0.2])
@@ -112,7 +111,7 @@ CALLS = {
         dpbai.exact_success,
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-3},
     ),
-    "pull_audit": (dpbai.pull_audit, {"policy": PullByPull(PAIR), "neighbours": "reward"}),
+    "pull_audit": (dpbai.pull_audit, {"policy": audits.PullByPull(PAIR), "neighbours": "reward"}),
     "smallest_budget": (
         dpbai.smallest_budget,
         {
@@ -127,7 +126,7 @@ HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
 SCHEDULE = dpbai.Schedule(arms=5, dimension=2, budget=60)
 LAWS = (dpbai.Uniform(0.4), dpbai.Bernoulli(0.4), dpbai.Beta(0.4), dpbai.Empirical([0.1, 0.2]))
 RESULT = dpbai.simulate(POLICY, INSTANCE, trials=10)
-STOPPED = theory.WinStay(arms=2, budget=2, epsilon=1.0)
+STOPPED = audits.WinStay(arms=2, budget=2, epsilon=1.0)
 LAW = bernoulli_law(STOPPED, [0.4, 0.6])
 SECOND = dpbai.Phase(
     index=1, active=(0, 1, 2), pulled=(0, 1, 2), pulls=(3, 3, 3), noise=dpbai.Laplace(1.0), keep=1
@@ -135,6 +134,7 @@ SECOND = dpbai.Phase(
 BOUND = {"gap": 0.1, "count": 5}
 CALLS |= {
     "linearity.holdout": (linearity.holdout, {"arms": (0, 1), "pulls": 2, "epsilon": 1.0}),
+    "linearity.cannot_lead": (linearity.cannot_lead, {"features": X}),
     "linearity.limits": (
         linearity.limits, {"first": PHASE, "second": SECOND, "level": 0.1, "candidates": 3},
     ),
@@ -145,45 +145,45 @@ CALLS |= {
             "released_again": [0.1, 0.2, 0.3], "level": 0.1, "candidates": 3,
         },
     ),
-    "theory.eliminations": (theory.eliminations, {"schedule": SCHEDULE, "rank": 2}),
-    "theory.suboptimal_arm": (theory.suboptimal_arm, {"epsilon": 1.0, **BOUND}),
-    "theory.suboptimal_arm_gauss": (theory.suboptimal_arm_gauss, {"sigma": 1.0, **BOUND}),
-    "theory.first_stage_elimination": (
-        theory.first_stage_elimination, {"epsilon": 1.0, "lam": 2.0, **BOUND},
+    "lemmas.eliminations": (lemmas.eliminations, {"schedule": SCHEDULE, "rank": 2}),
+    "lemmas.suboptimal_arm": (lemmas.suboptimal_arm, {"epsilon": 1.0, **BOUND}),
+    "lemmas.suboptimal_arm_gauss": (lemmas.suboptimal_arm_gauss, {"sigma": 1.0, **BOUND}),
+    "lemmas.first_stage_elimination": (
+        lemmas.first_stage_elimination, {"epsilon": 1.0, "lam": 2.0, **BOUND},
     ),
-    "theory.second_stage_elimination": (
-        theory.second_stage_elimination, {"epsilon": 1.0, **BOUND},
+    "lemmas.second_stage_elimination": (
+        lemmas.second_stage_elimination, {"epsilon": 1.0, **BOUND},
     ),
-    "theory.regime": (
-        theory.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
+    "upper.regime": (
+        upper.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
     ),
-    "theory.hoeffding": (theory.hoeffding, {"deviation": 1.0, "ranges": [1.0, 2.0]}),
-    "theory.hoeffding_two_sided": (
-        theory.hoeffding_two_sided, {"deviation": 1.0, "ranges": [1.0, 2.0]},
+    "tails.hoeffding": (tails.hoeffding, {"deviation": 1.0, "ranges": [1.0, 2.0]}),
+    "tails.hoeffding_two_sided": (
+        tails.hoeffding_two_sided, {"deviation": 1.0, "ranges": [1.0, 2.0]},
     ),
-    "theory.SubExponential": (theory.SubExponential, {"tau": 1.0, "b": 1.0}),
-    "theory.SubExponential.laplace": (theory.SubExponential.laplace, {"scale": 1.0}),
-    "theory.SubExponential.combination": (
-        theory.SubExponential.combination,
-        {"coefficients": [1.0], "parts": [theory.SubExponential(1.0, 1.0)]},
+    "tails.SubExponential": (tails.SubExponential, {"tau": 1.0, "b": 1.0}),
+    "tails.SubExponential.laplace": (tails.SubExponential.laplace, {"scale": 1.0}),
+    "tails.SubExponential.combination": (
+        tails.SubExponential.combination,
+        {"coefficients": [1.0], "parts": [tails.SubExponential(1.0, 1.0)]},
     ),
-    "theory.SubExponential.tail": (theory.SubExponential(1.0, 1.0).tail, {"deviation": 1.0}),
-    "theory.laplace_sum": (theory.laplace_sum, {"coefficients": [1.0], "scale": 1.0}),
-    "theory.lower_bound": (
-        theory.lower_bound, {"instance": INSTANCE, "epsilon": 1.0, "budget": 9},
+    "tails.SubExponential.tail": (tails.SubExponential(1.0, 1.0).tail, {"deviation": 1.0}),
+    "tails.laplace_sum": (tails.laplace_sum, {"coefficients": [1.0], "scale": 1.0}),
+    "lower.lower_bound": (
+        lower.lower_bound, {"instance": INSTANCE, "epsilon": 1.0, "budget": 9},
     ),
-    "theory.lower_bound_bai": (theory.lower_bound_bai, {"instance": INSTANCE, "budget": 9}),
-    "theory.lower_bound_valid_from": (theory.lower_bound_valid_from, {"arms": 4, "pri": 9.0}),
-    "theory.change_of_measure": (
-        theory.change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
+    "lower.lower_bound_bai": (lower.lower_bound_bai, {"instance": INSTANCE, "budget": 9}),
+    "lower.lower_bound_valid_from": (lower.lower_bound_valid_from, {"arms": 4, "pri": 9.0}),
+    "lower.change_of_measure": (
+        lower.change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
     ),
-    "theory.sharp_change_of_measure": (
-        theory.sharp_change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
+    "lower.sharp_change_of_measure": (
+        lower.sharp_change_of_measure, {"epsilon": 1.0, "pulls": 2, "distance": 0.1},
     ),
-    "theory.case_thresholds": (theory.case_thresholds, {"beta": 0.5, "c": 1.0}),
-    "theory.WinStay": (theory.WinStay, {"arms": 2, "budget": 2, "epsilon": 1.0}),
-    "theory.EarlyStopping": (theory.EarlyStopping, {"policy": STOPPED, "n": 1, "arm": 0}),
-    "theory.log_ratio": (theory.log_ratio, {"law": LAW, "other": LAW}),
+    "lower.case_thresholds": (lower.case_thresholds, {"beta": 0.5, "c": 1.0}),
+    "audits.WinStay": (audits.WinStay, {"arms": 2, "budget": 2, "epsilon": 1.0}),
+    "audits.EarlyStopping": (audits.EarlyStopping, {"policy": STOPPED, "n": 1, "arm": 0}),
+    "audits.log_ratio": (audits.log_ratio, {"law": LAW, "other": LAW}),
     "pull.output_law": (
         output_law, {"policy": STOPPED, "table": [[0.1, 0.2]] * 2, "time_indexed": False},
     ),
@@ -202,17 +202,17 @@ CALLS |= {
     "Phase.loss": (PHASE.loss, {"reward_bound": 1.0}),
     "Simulation.interval": (RESULT.interval, {"level": 0.9, "method": "exact", "within": 0.1}),
     "Simulation.within": (RESULT.within, {"tolerance": 0.1}),
-    "privacy.run_on_table": (
-        privacy.run_on_table,
+    "audits.run_on_table": (
+        audits.run_on_table,
         {
             "policy": PAIR, "table": [[0.1] * 4] * 2, "trials": 2,
             "rng": np.random.default_rng(0),
         },
     ),
-    "privacy.log_survival": (
-        privacy.log_survival, {"phase": PHASE, "means": np.full((1, len(PHASE.pulled)), 0.1)},
+    "audits.log_survival": (
+        audits.log_survival, {"phase": PHASE, "means": np.full((1, len(PHASE.pulled)), 0.1)},
     ),
-    "privacy.PullByPull": (PullByPull, {"policy": PAIR}),
+    "audits.PullByPull": (audits.PullByPull, {"policy": PAIR}),
     "mistakes.engine": (mistakes.engine, {"mistake": "none"}),
     "mistakes.reused_samples_audit": (
         mistakes.reused_samples_audit, {"policy": dpbai.DPBAI(np.eye(3), budget=9, epsilon=1)},
@@ -225,7 +225,7 @@ CALLS |= {
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-2},
     ),
     "session.release": (
-        partial(dpbai.session.release, noise=dpbai.NumpyNoise(0)),
+        partial(dpbai.field.session.release, noise=dpbai.NumpyNoise(0)),
         {"phase": PAIR.phase(1, (0, 1)), "rewards": [[0.1], [0.2]]},
     ),
 } | {
@@ -363,7 +363,7 @@ PROTOCOLS = {
     "RewardLaw": (
         LAWS[0],
         lambda law: dpbai.Instance(np.eye(2), rewards=[law, dpbai.Uniform(0.1)]),
-        "mean support sums characteristic_function",
+        "mean support sums",
     ),
     "Noise": (
         dpbai.Laplace(1.0),
@@ -374,7 +374,7 @@ PROTOCOLS = {
     ),
     "PullPolicy": (
         STOPPED,
-        lambda policy: theory.EarlyStopping(policy, n=1, arm=0),
+        lambda policy: audits.EarlyStopping(policy, n=1, arm=0),
         "arms budget next_arm recommend",
     ),
     "Mechanism": (
@@ -403,7 +403,7 @@ def test_a_protocol_asks_for_its_members_no_matter_who_has_them(protocol):
 
 
 HUGE = {"simulate": "trials", "study": "trials", "monte_carlo_audit": "trials",
-        "smallest_budget": "trials", "privacy.run_on_table": "trials"}  # fmt: skip
+        "smallest_budget": "trials", "audits.run_on_table": "trials"}  # fmt: skip
 
 
 @pytest.mark.parametrize("called", HUGE)
@@ -425,17 +425,17 @@ def test_every_public_function_of_the_reference_is_called_here():
     names = set()
     for name in re.findall(r"^   (dpbai[\w.*]+)$", text, re.M):
         module = name.removesuffix(".*")
-        if name.startswith("dpbai.figures"):
+        if name.startswith("dpbai.field.figures"):
             continue
         if module == name:
             names.add(name)
         else:
             names |= {f"{module}.{entry}" for entry in public(importlib.import_module(module))}
-    functions = {name for name in names if inspect.isfunction(pydoc.locate(name))}
+    functions = {name for name in names if inspect.isfunction(locate(name))}
     assert len(functions) > 50
     called = {getattr(call, "__wrapped__", call) for call, _ in CALLS.values()}
     called |= {call.func for call, _ in CALLS.values() if isinstance(call, partial)}
-    missing = {name for name in functions if pydoc.locate(name) not in called}
+    missing = {name for name in functions if locate(name) not in called}
     assert missing == set()
 
 

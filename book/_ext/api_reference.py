@@ -5,6 +5,7 @@ It makes a table of them with the first lines of their docstrings, then document
 """
 
 import inspect
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -17,15 +18,16 @@ from sphinx.util.docutils import SphinxDirective
 def locate(name: str) -> object | None:
     """Return what a dotted name means, or None: an attribute goes before a module of its name.
 
-    `dpbai.simulate` is the function, also where `pydoc.locate` finds the module (Python 3.13).
+    `dpbai.simulate` is the function, and `dpbai.simulate.Simulation` a class of the module.
     """
     first, *others = name.split(".")
     found, path = import_module(first), first
     for part in others:
+        holders = [found, import_module(path)] if path in sys.modules else [found]
         path += f".{part}"
         try:
-            found = getattr(found, part)
-        except AttributeError:
+            found = next(getattr(at, part) for at in holders if hasattr(at, part))
+        except StopIteration:
             try:
                 found = import_module(path)
             except ImportError:

@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from dpbai.cli import parser
+from dpbai.field.cli import parser
 
 
 class CommandLine(SphinxDirective):

@@ -1,8 +1,8 @@
 """Pictures and explorers of the chapters, beside which they stand; nothing here computes them.
 
 Each function draws one figure and returns it, closed, so that a notebook shows it once, as
-`dpbai.figures` does what readers draw of their own work. A picture takes what it shows as arguments
-and uses no name of dpbai that is not public.
+`dpbai.field.figures` does what readers draw of their own work. A picture takes what it shows as
+arguments and uses no name of dpbai that is not public.
 """
 
 from drawings.design import divided_pulls, information, leads, success_bars

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, BOUND, EXACT, GREY
+from dpbai.field.figures.canvas import BLACK, BOUND, EXACT, GREY
 
 
 def curve(look: dict[str, Any], *, bound: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, WIDTH, Picture, canvas
+from dpbai.field.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, WIDTH, Picture, canvas
 from drawings._shared import curve, rates
 
 

@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbai import MaxDet, Phase, Schedule
-from dpbai.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREY,
-    ORANGE,
-    SERIES,
-    WIDTH,
-    Picture,
-    canvas,
-)
+from dpbai import Phase, Schedule
+from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
+from dpbai.max_det import MaxDet
 
 
 def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:

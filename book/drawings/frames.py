@@ -22,7 +22,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
 
-from dpbai.figures.canvas import Picture
+from dpbai.field.figures.canvas import Picture
 
 Drawn = tuple[Picture, str, str]
 """A picture, its alternative text, and the number in it that matters, told in a few words."""

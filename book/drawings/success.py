@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import (
+from dpbai.field.figures.canvas import (
     BLACK,
     BLUE,
     ORANGE,

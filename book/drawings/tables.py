@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import BLACK, ORANGE, WIDTH, Picture, canvas
+from dpbai.field.figures.canvas import BLACK, ORANGE, WIDTH, Picture, canvas
 
 
 def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) -> Picture:

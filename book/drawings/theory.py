@@ -9,17 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import (
-    BLUE,
-    EXACT,
-    GREY,
-    SERIES,
-    WIDTH,
-    Picture,
-    canvas,
-    name_lines,
-)
-from dpbai.theory import Hardness
+from dpbai.field.figures.canvas import BLUE, EXACT, GREY, SERIES, WIDTH, Picture, canvas, name_lines
+from dpbai.hardness import Hardness
 from drawings._shared import curve, mark
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.figures.canvas import (
+from dpbai.field.figures.canvas import (
     BLACK,
     GREY,
     POLICIES,

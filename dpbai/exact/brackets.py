@@ -15,16 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbai._check import FloatArray, IntArray
-from dpbai._transforms import InaccurateError
 from dpbai.exact.error import first_phase
 from dpbai.exact.inversion import Variables
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import NotExactError, independent_terms
+from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
-from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import planned, remembers
-from dpbai.policies.ranking import alike
+from dpbai.phase import Phase, Policy, planned, remembers
+from dpbai.ranking import alike
 
 _SMALL_PART = 0.01
 _BATCH = 16

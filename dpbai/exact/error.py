@@ -25,7 +25,6 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai._transforms import InaccurateError
 from dpbai.exact.inversion import Variables
 from dpbai.exact.lattice import LatticeVariable
 from dpbai.exact.lattice_form import lattice_form
@@ -39,11 +38,11 @@ from dpbai.exact.terms import (
     mean_term,
     two_values,
 )
+from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
-from dpbai.policies import Phase, Policy
-from dpbai.policies.phase import arms_of, planned
-from dpbai.policies.ranking import alike
+from dpbai.phase import Phase, Policy, arms_of, planned
+from dpbai.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical
 
 _BLOCK = 64  # released coordinates that are inverted together

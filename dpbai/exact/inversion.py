@@ -34,9 +34,9 @@ from itertools import product
 import numpy as np
 
 from dpbai._check import FloatArray, IntArray
-from dpbai._transforms import BoolArray, ComplexArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import Term, Terms
+from dpbai.exact.transforms import BoolArray, ComplexArray
 
 _MOST_WORK = 2**26
 _SLICE = 2**17

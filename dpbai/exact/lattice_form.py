@@ -20,11 +20,11 @@ import numpy as np
 from scipy import optimize, special
 
 from dpbai._check import FloatArray
-from dpbai._transforms import ComplexArray, discrete_log_mgf
 from dpbai.exact.quadrature import RoughDensityError
 from dpbai.exact.terms import two_values
+from dpbai.exact.transforms import ComplexArray, discrete_log_mgf
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
-from dpbai.policies.ranking import ROUNDING
+from dpbai.ranking import ROUNDING
 from dpbai.rewards import RewardLaw
 
 _SAME_STEP = 1e-14

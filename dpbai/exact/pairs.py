@@ -17,8 +17,8 @@ import math
 import numpy as np
 
 from dpbai._check import FloatArray, IntArray
-from dpbai._transforms import ComplexArray
 from dpbai.exact.inversion import Variables
+from dpbai.exact.transforms import ComplexArray
 
 _DIGITS = 9.0  # logarithms: the pairs are known to about 1e-3
 _ALLOWANCE = 0.01

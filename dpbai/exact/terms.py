@@ -14,10 +14,10 @@ import numpy as np
 from scipy import special
 
 from dpbai._check import FloatArray, IntArray
-from dpbai._transforms import ComplexArray, beta_log_mgf, discrete_log_mgf
+from dpbai.exact.transforms import ComplexArray, beta_log_mgf, discrete_log_mgf
 from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
-from dpbai.policies import Phase
+from dpbai.phase import Phase
 from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
 
 _LARGEST_EXPONENT = 600.0
@@ -194,10 +194,16 @@ def _from_characteristic_function(
     abs(w)^2. Its coefficients (the cumulants) come from values on a circle on which the moment
     generating function is within e^0.5 - 1 < 1 of 1, and so has no zeros.
     """
+    transform = getattr(law, "characteristic_function", None)
+    if transform is None:
+        raise NotExactError(
+            f"{type(law).__name__} rewards must have a characteristic_function for an exact "
+            "probability; use simulate instead"
+        )
     bound = max(map(abs, law.support)) or 1.0
     radius = 0.5 / bound
     circle = radius * np.exp(2j * np.pi * np.arange(_CIRCLE) / _CIRCLE)
-    values = np.log(law.characteristic_function(-1j * circle))
+    values = np.log(transform(-1j * circle))
     coefficients = np.fft.fft(values).real[:_TAYLOR_TERMS] / _CIRCLE
     coefficients[:2] = 0.0
 
@@ -206,9 +212,7 @@ def _from_characteristic_function(
         result = np.empty(w.shape, dtype=complex)
         result[near] = np.polynomial.polynomial.polyval(w[near] / radius, coefficients)
         with np.errstate(all="ignore"):
-            result[~near] = (
-                np.log(law.characteristic_function(-1j * w[~near])) - law.mean * w[~near]
-            )
+            result[~near] = np.log(transform(-1j * w[~near])) - law.mean * w[~near]
         return result
 
     variance = 2 * float(coefficients[2]) / radius**2

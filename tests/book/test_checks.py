@@ -179,7 +179,7 @@ def test_long_cell_may_be_hidden() -> None:
 
 def test_ordinary_text_is_not_machine_specific() -> None:
     notebook = sound()
-    says("T/eps and 0.25 of 1/2; see dpbai/designs/max_det.py; 0x1F; 10 arms; 400 items")(notebook)
+    says("T/eps and 0.25 of 1/2; see dpbai/max_det.py; 0x1F; 10 arms; 400 items")(notebook)
     assert book_checks.machine_specific(notebook) == []
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpbai
-from dpbai import figures
+from dpbai.field import figures
 
 
 def test_frames_share_their_axes_and_show_the_frame_before_as_a_ghost() -> None:

@@ -6,11 +6,11 @@ from collections import Counter
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from pydoc import locate
 
 import nbformat
 import pytest
 import yaml
+from api_reference import locate
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"

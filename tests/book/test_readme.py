@@ -9,7 +9,7 @@ import nbformat
 import notebooks
 import pytest
 
-from dpbai import cli
+from dpbai.field import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

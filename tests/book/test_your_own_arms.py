@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 import dpbai
-from dpbai import figures, linearity
+from dpbai.beyond import linearity
+from dpbai.field import figures
 
 DATA = Path(__file__).resolve().parents[2] / "book" / "data"
 ARMS = pd.read_csv(DATA / own_arms_table.ARMS)

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 import dpbai
-from dpbai.policies import Phase
+from dpbai.phase import Phase
 
 
 @dataclass(frozen=True, eq=False)

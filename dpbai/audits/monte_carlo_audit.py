@@ -1,0 +1,215 @@
+"""A lower bound on the privacy loss of any policy, from many runs on two neighbouring tables.
+
+It needs no law and sets no limit on the size of the plans: an event is chosen on one half of the
+runs, where it looks most telling, and its two probabilities are bounded on the other half. The
+bound can only be too low: rare events, in which the loss is largest, are not seen often enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray, Seed
+from dpbai.phase import Phase, Policy, arms_of, remembers
+from dpbai.plans import Stage, Transcript
+from dpbai.ranking import sorted_rows
+
+Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
+RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
+Pair = tuple[RewardTable, RewardTable]
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound on epsilon, at a stated confidence.
+
+    Attributes
+    ----------
+    epsilon : float
+        The policy is not (e, delta)-private for any e below this, unless the runs fell out as they
+        do with probability 1 - level or less.
+    delta, level : float
+        As asked for.
+    event : frozenset of transcripts
+        The event that was tested.
+    hits : (int, int)
+        How often it happened on the table that favours it, and on the other.
+    runs : int
+        Of how many runs on each.
+    """
+
+    epsilon: float
+    delta: float
+    level: float
+    event: frozenset[Transcript]
+    hits: tuple[int, int]
+    runs: int
+
+
+def monte_carlo_audit(
+    policy: Policy,
+    tables: Pair | None = None,
+    *,
+    trials: int,
+    delta: float = 0.0,
+    level: float = 0.95,
+    seed: Seed = 0,
+    run: Run | None = None,
+) -> LowerBound:
+    """Return a lower bound on the epsilon of `policy`, from runs on two neighbouring tables.
+
+    Parameters
+    ----------
+    policy : Policy
+        Of any size.
+    tables : pair of tables, optional
+        Reward tables that differ in one reward, such as `Audit.tables`. Row i lists the rewards of
+        arm i in the order of its pulls, as many as the policy may need. By default all rewards are
+        0, but for the first reward of the last arm of phase 1: 1 in one of the tables.
+    trials : int
+        Runs on each table, at least 2. One half chooses the event, the other tests it.
+    delta : float, default 0
+        Bound the epsilon of (epsilon, delta)-privacy; in [0, 1).
+    level : float, default 0.95
+        Confidence that the bound is not too high, in (0, 1).
+    seed : int, SeedSequence or Generator, default 0
+        Source of randomness; the same seed gives the same result.
+    run : callable, default `run_on_table`
+        What executes the policy: `run(policy, table, trials, rng)` counts transcripts. Pass another
+        engine to audit it rather than the plans.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the tables are no neighbours, or a row is too short.
+
+    Notes
+    -----
+    Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
+    Ullman and Oprea (2020).
+    """
+    delta, level = _check.number(delta, "delta", "[0, 1)"), _check.proportion(level, "level")
+    half = _check.trials(trials, least=2) // 2
+    pair = _default_tables(policy) if tables is None else _checked_tables(policy, tables)
+    rng, run = _check.generator(seed), run_on_table if run is None else run
+    if not callable(run):
+        raise TypeError(f"run must be callable, got {_check.told(run)}")
+    chosen, tested = (
+        [run(policy, table, runs, rng) for table in pair] for runs in (half, trials - half)
+    )
+    events = [_telling_event(chosen[k], chosen[1 - k], half, delta, level) for k in (0, 1)]
+    favours = int(events[1][0] > events[0][0])
+    event, runs = events[favours][1], trials - half
+    likely, other = (sum(tested[k][kept] for kept in event) for k in (favours, 1 - favours))
+    epsilon = _log_ratio_bound(np.array(likely), np.array(other), runs, delta, level)
+    return LowerBound(max(0.0, float(epsilon)), delta, level, event, (likely, other), runs)
+
+
+def run_on_table(
+    policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
+) -> Counter[Transcript]:
+    """Return how often each transcript came of so many runs on a fixed reward table.
+
+    Raises
+    ------
+    ValueError
+        If an arm is pulled more often than its row has rewards.
+    """
+    _check.kind(rng, "rng", np.random.Generator)
+    return runs_from(Stage.first(policy), table, trials, rng)
+
+
+def runs_from(
+    first: Stage,
+    table: RewardTable,
+    trials: int,
+    rng: np.random.Generator,
+    noise: Callable[[Phase, IntArray], FloatArray] | None = None,
+) -> Counter[Transcript]:
+    """Run the engine of a stage, which may draw noise in its own way for the trials numbered."""
+    rows, trials = _rows(table, len(first.active)), _check.trials(trials)
+    # Where trials are, what they released if that is remembered, and which they are.
+    reached = [(first, np.empty((trials, 0)), np.arange(trials))]
+    ended: Counter[Transcript] = Counter()
+    while reached:
+        stage, known, trial = reached.pop()
+        if len(stage.active) == 1:
+            ended[stage.transcript] = len(trial)
+            continue
+        phase, means = stage.executed, []
+        for arm, start, stop in stage.reads:
+            if len(rows[arm]) < stop:
+                raise ValueError(
+                    f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"
+                )
+            means.append(rows[arm][start:stop].mean())
+        shape = len(trial), phase.coordinates
+        drawn = phase.noise.sample(rng, shape) if noise is None else noise(phase, trial)
+        released = np.hstack([known, phase.statistic(np.array(means)) + drawn])
+        survivors = phase.survivors(released, rng)
+        order, begins = sorted_rows(survivors)
+        for here in np.split(order, np.flatnonzero(begins)[1:]):
+            kept = tuple(survivors[here[0]].tolist())
+            next_known = released[here] if remembers(first.policy) else known[here]
+            reached.append((stage.then(kept), next_known, trial[here]))
+    return ended
+
+
+def _default_tables(policy: Policy) -> Pair:
+    first = Stage.first(policy)
+    nothing, once = np.zeros(policy.budget), np.zeros(policy.budget)
+    once[0] = 1
+    tables = [nothing] * len(first.active), [nothing] * len(first.active)
+    tables[1][max(first.phase.pulled, default=0)] = once
+    return tables
+
+
+def _checked_tables(policy: Policy, tables: Pair) -> Pair:
+    """Return the tables, if they are neighbours; the message repeats no reward."""
+    first, second = (_rows(table, arms_of(policy)) for table in _check.sequence(tables, "tables"))
+    if [row.shape for row in first] != [row.shape for row in second]:
+        raise ValueError("tables must have rows of the same lengths")
+    if sum(np.count_nonzero(a != b) for a, b in zip(first, second, strict=True)) != 1:
+        raise ValueError("tables must differ in exactly one reward")
+    return first, second
+
+
+def _rows(table: RewardTable, arms: int) -> list[FloatArray]:
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
+    if len(rows) != arms:
+        raise ValueError(f"tables must have one row for each of {arms} arms, got {len(rows)}")
+    return rows
+
+
+def _telling_event(
+    likely: Counter[Transcript], other: Counter[Transcript], runs: int, delta: float, level: float
+) -> tuple[float, frozenset[Transcript]]:
+    """Return the largest bound that an event attains on these counts, and the event.
+
+    The outputs are taken in the order of their ratio, as many as give the largest bound.
+    """
+    outputs = sorted(likely, key=lambda output: (likely[output] + 0.5) / (other[output] + 0.5))
+    outputs.reverse()
+    first, second = (np.cumsum([seen[output] for output in outputs]) for seen in (likely, other))
+    bounds = _log_ratio_bound(first, second, runs, delta, level)
+    best = int(np.argmax(bounds))
+    return float(bounds[best]), frozenset(outputs[: best + 1])
+
+
+def _log_ratio_bound(
+    first: IntArray, second: IntArray, runs: int, delta: float, level: float
+) -> FloatArray:
+    """Return a lower bound on log((P - delta) / P') from hits of so many runs each."""
+    miss = (1 - level) / 2
+    low = np.where(first > 0, special.betaincinv(np.maximum(first, 1), runs - first + 1, miss), 0.0)
+    high = np.where(
+        second < runs, special.betaincinv(second + 1, np.maximum(runs - second, 1), 1 - miss), 1.0
+    )
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(low - delta, 0)) - np.log(high))

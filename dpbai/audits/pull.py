@@ -1,0 +1,121 @@
+"""Policies seen pull by pull, as in Sec. 2: the next arm depends on the history so far.
+
+This is the view in which the paper defines privacy: a policy maps a reward table to the law of its
+output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, so they are for tiny budgets:
+dictionaries of the positive probabilities of outputs, which sum to 1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from dpbai import _check
+from dpbai._check import FloatArray
+
+History = tuple[tuple[int, float], ...]
+"""The arms pulled so far, each with the reward that it gave."""
+
+Output = tuple[int, ...]
+"""The arms pulled at times 1, ..., T, then the recommended arm."""
+
+
+@runtime_checkable
+class PullPolicy(Protocol):
+    """A policy that chooses each pull anew; its choices may be random.
+
+    Laws are arrays of K probabilities. An entry more stands for an auxiliary arm, numbered K, that
+    always yields 0 (see `dpbai.audits.EarlyStopping`).
+    """
+
+    @property
+    def arms(self) -> int:
+        """K, the number of arms, counted from 0."""
+
+    @property
+    def budget(self) -> int:
+        """T, the number of pulls."""
+
+    def next_arm(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm to pull after `history`."""
+
+    def recommend(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm recommended after T pulls."""
+
+
+def output_law(
+    policy: PullPolicy, table: Sequence[Sequence[float]] | FloatArray, *, time_indexed: bool = False
+) -> dict[Output, float]:
+    """Return the probability of every possible output of `policy` on a fixed reward table.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        Its cost is up to K^(T+1) outputs.
+    table : array_like of shape (K, T), rewards in [0, 1]
+        A row may be shorter than T if its arm can never be pulled so often.
+    time_indexed : bool, default False
+        False: the n-th pull of arm i gives `table[i, n - 1]`, the decision maker of Sec. 2. True:
+        the pull at time t gives `table[i, t - 1]`, the dual decision maker of the appendix on
+        table-DP, so that this is the law of D(policy).
+    """
+    _check.kind(policy, "policy", PullPolicy)
+    _check.flag(time_indexed, "time_indexed")
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
+    if len(rows) != policy.arms:
+        raise ValueError(f"table must have one row for each of {policy.arms} arms, got {len(rows)}")
+    if not all(((row >= 0) & (row <= 1)).all() for row in rows):
+        raise ValueError("table must hold rewards in [0, 1]")
+
+    def reward(history: History, arm: int) -> Mapping[float, float]:
+        read = len(history) if time_indexed else sum(pulled == arm for pulled, _ in history)
+        if read >= len(rows[arm]):
+            raise ValueError(f"table must have more than {read} rewards of arm {arm}")
+        return {float(rows[arm][read]): 1.0}
+
+    return _output_law(policy, reward)
+
+
+def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, float]:
+    """Return the probability of every possible output when the arms yield Bernoulli rewards.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        Its cost is up to (2 K)^T histories.
+    means : sequence of float
+        The K means, in [0, 1].
+    """
+    _check.kind(policy, "policy", PullPolicy)
+    means = _check.vector(means, "means").tolist()
+    if len(means) != policy.arms or not all(0 <= mean <= 1 for mean in means):
+        raise ValueError(f"means must be {policy.arms} numbers in [0, 1], got {means}")
+    laws = [{1.0: mean, 0.0: 1 - mean} for mean in means]
+    return _output_law(policy, lambda history, arm: laws[arm])  # noqa: ARG005
+
+
+def _output_law(
+    policy: PullPolicy, rewards: Callable[[History, int], Mapping[float, float]]
+) -> dict[Output, float]:
+    """Sum over all histories; `rewards` gives the law of the next reward of an arm."""
+
+    def following(history: History, arm: int) -> Mapping[float, float]:
+        return rewards(history, arm) if arm < policy.arms else {0.0: 1.0}
+
+    reached: dict[History, float] = {(): 1.0}
+    for _ in range(policy.budget):
+        reached = {
+            (*history, (arm, reward)): probability * float(chance) * share
+            for history, probability in reached.items()
+            for arm, chance in enumerate(policy.next_arm(history))
+            if chance > 0
+            for reward, share in following(history, arm).items()
+            if share > 0
+        }
+    law: defaultdict[Output, float] = defaultdict(float)
+    for history, probability in reached.items():
+        for choice, chance in enumerate(policy.recommend(history)):
+            if chance > 0:
+                law[*(arm for arm, _ in history), choice] += probability * float(chance)
+    return dict(law)

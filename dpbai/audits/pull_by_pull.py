@@ -1,0 +1,137 @@
+"""Policies as the paper's definitions see them, one pull at a time: their audit, on all tables.
+
+An elimination policy is one of them too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.audits.audit import Audit, TableGrid, check_grid, check_work
+from dpbai.audits.pull import History, Output, PullPolicy, output_law
+from dpbai.audits.survivors import log_survival
+from dpbai.phase import Policy, arms_of
+from dpbai.plans import Stage
+
+_HISTORY = 200.0  # to go on with a history takes as long as to compute so many numbers
+
+
+def pull_audit(
+    policy: PullPolicy, *, neighbours: str = "reward", time_indexed: bool = False
+) -> Audit:
+    """Return the exact audit of a policy that chooses pull by pull, on all tables of 0 and 1.
+
+    Parameters
+    ----------
+    policy : PullPolicy
+        For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
+    neighbours : {"reward", "column"}
+        Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
+        arms at one index (the definition of table-DP).
+    time_indexed : bool, default False
+        Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
+        of that of the n-th pull of the arm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `policy` is no such policy, `neighbours` is none of these, or it would take too long.
+    """
+    _check.kind(policy, "policy", PullPolicy)
+    _check.choice(neighbours, "neighbours", ("reward", "column"))
+    grid = TableGrid.full(policy.arms, policy.budget)
+    alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
+    check_grid(grid, outputs=1, neighbours=alike)
+    laws: list[dict[Output, float]] = []
+    histories = 0
+    for position in range(grid.size):
+        laws.append(output_law(policy, grid.table(position), time_indexed=time_indexed))
+        histories += len(laws[-1]) * policy.budget
+        check_work(computed=histories / len(laws) * grid.size * _HISTORY)
+    outputs = tuple(sorted(set().union(*laws)))
+    check_grid(grid, outputs=len(outputs), neighbours=alike)
+    with np.errstate(divide="ignore"):
+        log_probabilities = np.log([[law.get(output, 0.0) for law in laws] for output in outputs])
+    pairs = grid.neighbours() if neighbours == "reward" else grid.column_neighbours()
+    return Audit(outputs, log_probabilities, grid, pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class PullByPull:
+    """The `PullPolicy` that pulls as an elimination policy does, for tiny budgets.
+
+    A phase pulls its arms in turn. Its noise is not part of the history, which shows no more than
+    the arms pulled; so the next arm is drawn given what is known of the survivors. Pulls that the
+    policy leaves unused go to arm 0.
+
+    Parameters
+    ----------
+    policy : Policy
+        One that `exact_audit` can handle, and whose phases do not remember earlier releases.
+    """
+
+    policy: Policy
+    # Audits come to the same history on many tables.
+    _known: dict[tuple[History, int], FloatArray] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        arms_of(self.policy)
+
+    @property
+    def arms(self) -> int:
+        """K, the number of arms."""
+        return arms_of(self.policy)
+
+    @property
+    def budget(self) -> int:
+        """T, the number of pulls."""
+        return self.policy.budget
+
+    def next_arm(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm to pull after `history`."""
+        return self._given(history, 0)
+
+    def recommend(self, history: History) -> FloatArray:
+        """Return the probabilities, shape (K,), of the arm recommended after T pulls."""
+        return self._given(history, 1)
+
+    def _given(self, history: History, choice: int) -> FloatArray:
+        if (history, choice) not in self._known:
+            weights = np.zeros(self.arms)
+            for weight, arms in _runs(history, Stage.first(self.policy)):
+                weights[arms[choice]] += weight
+            self._known[history, choice] = _check.vector(weights / weights.sum(), "weights")
+        return self._known[history, choice]
+
+
+def _runs(history: History, stage: Stage) -> Iterator[tuple[float, tuple[int, int]]]:
+    """Yield the runs from a stage that pull as the history does: probability, and two arms.
+
+    These are the next to be pulled and the recommended one, or -1 where it is not decided yet.
+    """
+    if len(stage.active) == 1:
+        if all(arm == 0 for arm, _ in history):
+            yield 1.0, (0, stage.active[0])
+        return
+    phase = stage.phase
+    order = np.repeat(phase.pulled, phase.pulls).tolist()
+    seen = [arm for arm, _ in history[: len(order)]]
+    if seen != order[: len(seen)]:
+        return
+    if len(seen) < len(order):
+        yield 1.0, (order[len(seen)], -1)
+        return
+    rewards = np.array([reward for _, reward in history[: len(order)]])
+    parts = np.split(rewards, np.cumsum(phase.pulls)[:-1])
+    means = np.array([[part.mean() for part in parts]])
+    for kept, log_probability in log_survival(phase, means).items():
+        for weight, arms in _runs(history[len(order) :], stage.then(kept)):
+            yield math.exp(log_probability[0]) * weight, arms

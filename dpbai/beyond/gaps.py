@@ -1,0 +1,79 @@
+"""Linear means in which one arm leads by a given gap, and the others are as close as can be.
+
+The unknowns are the means x of some arms that span the features, so that all means are `rows @ x`,
+in whatever units the features are. What is wanted of x are linear inequalities, and what is least
+or largest is linear too: each answer is that of a linear program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy
+
+from dpbai._check import FloatArray
+from dpbai.max_det import basis_coordinates
+from dpbai.scaling import span_coordinates
+
+SMALLEST = 1e-6
+"""The least gap for which linear programs are solved exactly enough."""
+
+_VARIES_MOST = 0.5  # mean at which rewards in [0, 1] vary most
+_SLACK = 1e-8  # by which the level may cost a larger sum of gaps, for rounding
+_EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+def closest(
+    features: FloatArray, best: int, gap: float, low: float = 0.0, high: float = 1.0
+) -> FloatArray | None:
+    """Return linear means in [low, high] in which arm `best` leads each other by `gap` or more.
+
+    Of all such means, those with the smallest sum of gaps; and of these, those in which the best
+    arm and one that is `gap` behind lie as evenly about 1/2 as can be, where rewards vary most and
+    the best arm is hardest to find. None if there are none, for instance if another arm has the
+    same features. `gap` is at least `SMALLEST`.
+    """
+    rows, allowed, limits = _linear(features, best, gap, low, high)
+    sum_of_gaps = -allowed[: len(rows) - 1].sum(axis=0)
+    found = _least(sum_of_gaps, allowed, limits)
+    if found is None:
+        return None
+    middle = _VARIES_MOST + gap / 2
+    least = sum_of_gaps @ found
+    # One more unknown: how far the best arm is from there.
+    distance = np.append(np.zeros(len(allowed) + 1), [-1.0, -1.0])
+    levelled = _least(
+        np.append(0.0 * sum_of_gaps, 1.0),
+        np.c_[np.vstack([allowed, sum_of_gaps, rows[best], -rows[best]]), distance],
+        np.append(limits, [least + _SLACK * max(least, gap), middle, -middle]),
+    )
+    found = found if levelled is None else levelled[:-1]
+    return np.clip(rows @ found, low, high)
+
+
+def largest(features: FloatArray, best: int, low: float = 0.0, high: float = 1.0) -> float:
+    """Return the largest gap by which arm `best` can lead."""
+    rows, allowed, limits = _linear(features, best, 0.0, low, high)
+    leads = np.arange(len(allowed)) < len(rows) - 1
+    found = _least(np.append(0.0 * rows[0], -1.0), np.c_[allowed, leads], limits)
+    return 0.0 if found is None else max(0.0, float(found[-1]))
+
+
+def _linear(
+    features: FloatArray, best: int, gap: float, low: float, high: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return rows, of which means are `rows @ x`; and what bounds x: leads first, then means."""
+    reduced = span_coordinates(features)
+    rows = basis_coordinates(reduced)[1] if reduced.shape[1] else np.zeros((len(features), 1))
+    lead = rows[best] - np.delete(rows, best, axis=0)
+    limits = np.repeat([-gap, high, -low], [len(lead), len(rows), len(rows)])
+    return rows, np.vstack([-lead, rows, -rows]), limits
+
+
+def _least(costs: FloatArray, rows: FloatArray, limits: FloatArray) -> FloatArray | None:
+    """Return x with the least `costs @ x` among those with `rows @ x <= limits`, if any."""
+    found = scipy.optimize.linprog(
+        costs, A_ub=rows, b_ub=limits, bounds=(None, None), options=_EXACT
+    )
+    return None if found.x is None else np.asarray(found.x)

@@ -1,0 +1,284 @@
+"""Are the means linear? A check that costs no privacy, because it reads releases only.
+
+The model of the paper (Sec. 2) says mu_i = a_i' theta, and a policy that pulls few arms relies on
+it for all others. Two phases that use different rewards estimate the same mean twice. If it is
+linear, the law of the difference is known but for the distribution of the rewards, and that one is
+bounded by Hoeffding's lemma. So a difference beyond `limits` speaks against linearity, whatever the
+means are.
+
+The second phase may be one of the run, or a `holdout` of arms that the run would not pull.
+`cannot_lead` names the arms that the model rules out before anything is pulled. The paper has
+neither. An argument outside the range that is stated for it is a `ValueError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.max_det import basis_coordinates
+from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.phase import Phase
+from dpbai.scaling import span_coordinates
+
+_VARIANCE = 0.25  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
+_ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
+_DIRECTIONS = 2000
+_COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
+_EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """Two estimates of the same means, compared.
+
+    Attributes
+    ----------
+    arms : tuple of int
+        The arms that both phases estimate, increasing.
+    differences : ndarray of shape (len(arms),)
+        The second estimate less the first.
+    limits : ndarray of shape (len(arms),)
+        What no difference exceeds if all means are linear, but for the stated probability.
+    """
+
+    arms: tuple[int, ...]
+    differences: FloatArray
+    limits: FloatArray
+
+    @property
+    def found(self) -> bool:
+        """Whether some difference exceeds its limit: the means are not linear, or chance is rare.
+
+        If nothing is found, the means may still be far from linear: see Notes of `misfit`.
+        """
+        return bool((np.abs(self.differences) > self.limits).any())
+
+
+def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
+    """Plan to pull some arms beside a run, and to release the mean of each with Laplace noise.
+
+    Parameters
+    ----------
+    arms : sequence of int
+        The arms to hold out, increasing.
+    pulls : int
+        How often to pull each of them; they come on top of the run's budget.
+    epsilon : float
+        Privacy parameter. The holdout has rewards of its own, so a run at the same epsilon and its
+        holdout are epsilon-private together.
+
+    Returns
+    -------
+    Phase
+        With one released coordinate per arm; `dpbai.field.session.release` releases it.
+    """
+    arms = _check.active_set(arms, _check.LARGEST_COUNT, "arms")
+    pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
+    noise: Noise = NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
+    return Phase(
+        index=1, active=arms, pulled=arms, pulls=(pulls,) * len(arms), noise=noise, keep=len(arms)
+    )
+
+
+def misfit(
+    first: Phase,
+    released: ArrayLike,
+    second: Phase,
+    released_again: ArrayLike,
+    *,
+    level: float = 0.05,
+    candidates: int | None = None,
+) -> Misfit:
+    """Compare the estimates of two phases that use different rewards.
+
+    Parameters
+    ----------
+    first, second : Phase
+        Two phases of one run, or a phase and a `holdout`.
+    released, released_again : array_like of shape (coordinates,)
+        What each of them released, noise included.
+    level, candidates
+        As in `limits`.
+
+    Returns
+    -------
+    Misfit
+
+    Raises
+    ------
+    ValueError
+        If a release has not as many numbers as its phase has coordinates, or the phases have no arm
+        in common.
+
+    Notes
+    -----
+    If the means are linear, something is `found` with probability at most `level`. If they are not,
+    an arm of which two estimates differ by twice its limit in expectation is missed with
+    probability at most `level`. But an arm is looked at only if both phases estimate it: the
+    survivors of a phase say nothing of an arm that it dropped because the model sold it short.
+    """
+    threshold = limits(first, second, level=level, candidates=candidates)
+    arms = _common(first, second)
+    estimate, again = (
+        phase.estimates(_check.vector(values, name, phase.coordinates))[_rows(phase, arms)]
+        for phase, values, name in (
+            (first, released, "released"),
+            (second, released_again, "released_again"),
+        )
+    )
+    return Misfit(arms, again - estimate, threshold)
+
+
+def limits(
+    first: Phase, second: Phase, *, level: float = 0.05, candidates: int | None = None
+) -> FloatArray:
+    """Return how far two estimates of each mean may lie apart if the means are linear.
+
+    It is known before anything is pulled, and tells what misfit the plans can find at all.
+
+    Parameters
+    ----------
+    first, second : Phase
+        Two phases that use different rewards in [0, 1].
+    level : float, default 0.05
+        The probability that any difference exceeds its limit although the means are linear is at
+        most this.
+    candidates : int, optional
+        How many arms might have been compared. By default as many as are: right for arms that were
+        chosen beforehand. If the second phase holds survivors of the first, it is the number of
+        arms that were active in the first, since the first release chose among them.
+
+    Returns
+    -------
+    ndarray
+        For the arms that both phases estimate, increasing.
+
+    Raises
+    ------
+    ValueError
+        If the phases have no arm in common.
+
+    Notes
+    -----
+    The difference is a sum of independent terms, the empirical means and the noise of both phases
+    with known weights. With K(t) a bound on its log moment generating function, Chernoff's bound
+    and a union bound give the limit min_t (K(t) + log(2 candidates / level)) / t.
+    """
+    level = _check.proportion(level, "level")
+    arms = _common(first, second)
+    candidates = _check.whole(
+        len(arms) if candidates is None else candidates, "candidates", least=len(arms)
+    )
+    log_odds = math.log(2 * candidates / level)
+    terms = [(phase, phase.decoder[_rows(phase, arms)]) for phase in (first, second)]
+    sampling, noise = np.zeros(len(arms)), np.zeros(len(arms))
+    for phase, decoder in terms:
+        sampling += _VARIANCE * ((decoder @ phase.release) ** 2 / phase.pulls).sum(axis=1)
+        noise += phase.noise.standard_deviation**2 * (decoder**2).sum(axis=1)
+    known = sampling + noise == 0
+    # The minimum lies below that of Gaussian terms of the same variances.
+    high = np.sqrt(2 * log_odds / np.where(known, 1.0, sampling + noise))
+
+    def height(t: FloatArray) -> FloatArray:
+        exponent = sampling * t**2 / 2 + log_odds
+        for phase, decoder in terms:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                moment = phase.noise.characteristic_function(-1j * t[..., None] * decoder).real
+            exponent += np.log(np.where(moment > 0, moment, np.inf)).sum(axis=-1)  # past a pole
+        return np.asarray(exponent / t)
+
+    everywhere = np.arange(len(arms))
+    low = high * 1e-6
+    for _ in range(_ROUNDS):
+        t = np.linspace(low, high, _POINTS)
+        least = height(t).argmin(axis=0)
+        low = t[np.maximum(least - 1, 0), everywhere]
+        high = t[np.minimum(least + 1, _POINTS - 1), everywhere]
+    return np.where(known, 0.0, height((low + high) / 2))
+
+
+def _common(first: Phase, second: Phase) -> tuple[int, ...]:
+    _check.kind(first, "first", Phase)
+    _check.kind(second, "second", Phase)
+    if first.remembered or second.remembered:
+        raise ValueError("first and second must not remember: their estimates would share noise")
+    arms = tuple(sorted(set(first.active) & set(second.active)))
+    if not arms:
+        raise ValueError("first and second must have an arm in common, got none")
+    return arms
+
+
+def _rows(phase: Phase, arms: tuple[int, ...]) -> list[int]:
+    return [phase.active.index(arm) for arm in arms]
+
+
+def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
+    """Return the arms that are not the best arm under any linear means.
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        A row for each arm.
+
+    Returns
+    -------
+    tuple of int
+        Increasing. A policy that relies on linear means never has to find one of these arms; if
+        one may be the best all the same, the features are wrong for it.
+
+    Notes
+    -----
+    Arm i leads for some theta if a_i' theta > a_j' theta for all j whose features differ, which is
+    the case if and only if a_i is a vertex of the convex hull of all features: else a_i is a convex
+    combination of other arms, one of which has at least its mean. Arms with equal features have
+    equal means and lead together.
+
+    Most vertices lead in one of many directions. For each arm that is left, a linear program finds
+    its largest lead, first over these vertices, then over all arms. Coordinates are relative to a
+    basis among the arms, so that units do not matter; in them, arms within 1e-6 of each other count
+    as equal, and a lead of 1e-8 counts as none.
+    """
+    vectors = _check.matrix(features, "features", least_rows=1)
+    centred = span_coordinates(vectors - vectors.mean(axis=0))
+    if not centred.any():
+        return ()
+    points = basis_coordinates(centred)[1]
+    directions = np.random.default_rng(0).normal(size=(_DIRECTIONS, points.shape[1]))
+    found = {
+        arm
+        for top in np.unique((points @ directions.T).argmax(axis=0)).tolist()
+        for arm in np.flatnonzero(_distances(points, top) <= _COPY).tolist()
+    }
+    vertices = points[sorted(found)]
+    return tuple(
+        arm
+        for arm in range(len(points))
+        if arm not in found
+        and not (_lead(points[arm], vertices) > _TIE and _lead(points[arm], points) > _TIE)
+    )
+
+
+def _distances(points: FloatArray, arm: int) -> FloatArray:
+    return np.asarray(np.abs(points - points[arm]).max(axis=1))
+
+
+def _lead(point: FloatArray, others: FloatArray) -> float:
+    """Return the largest lead over the others that are no copies, for parameters in [-1, 1]^r."""
+    differences = point - others
+    differences = differences[np.abs(differences).max(axis=1) > _COPY]
+    leads = np.c_[-differences, np.ones(len(differences))]
+    bounds = [(-1.0, 1.0)] * len(point) + [(None, 1.0)]
+    costs = np.append(np.zeros(len(point)), -1.0)
+    solved = scipy.optimize.linprog(
+        costs, A_ub=leads, b_ub=np.zeros(len(leads)), bounds=bounds, options=_EXACT
+    )
+    return float(np.asarray(solved.x)[-1])

@@ -1,0 +1,176 @@
+"""How many phases a private design should have, how large, and how much each should spend.
+
+Privacy makes adaptivity expensive: two half batches of one arm carry half the information of one
+batch while noise rules. What a further phase gains can be tried out on made-up arms. A `Rehearsal`
+runs every candidate on the same made-up parameters and noise, with normal laws in place of the true
+ones, and takes the one that finds the best arm most often. No reward comes into it, and the made-up
+numbers are the same at every call: the choice depends on features, budget and epsilon alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbai._check import FloatArray, IntArray
+from dpbai.beyond.private import information
+from dpbai.g_optimal import whitening
+from dpbai.ranking import ROUNDING
+
+_ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
+_FEW_RUNS, _MOST_RUNS = 1024, 4096
+_MOST_PHASES = 3
+# By the number of phases: how many arms go on after the first, and its shares of the budget.
+_FIRST_SHARES = (2 / 5, 3 / 5, 4 / 5)
+_TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6), _FIRST_SHARES)}
+_OTHERS = ((12,), (1 / 2,))
+_LEVEL = 0.75  # of success in one phase, at which timetables are compared
+_WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
+_HALVINGS = 20
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
+
+    sizes: tuple[int, ...]
+    pulls: tuple[int, ...]
+
+
+def timetables(arms: int, budget: int, least: int, phases: int | None) -> Iterator[Timetable]:
+    """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
+
+    The first phase needs at least `least` pulls; the others need one each.
+    """
+    for number in range(1, _MOST_PHASES + 1) if phases is None else (phases,):
+        if number == 1:
+            yield Timetable((arms, 1), (budget,))
+        elif number <= min(arms - 1, budget - least + 1):
+            tried, shares = _TRIED.get(number, _OTHERS)
+            for size in sorted({min(max(size, number), arms - 1) for size in tried}):
+                sizes = [1]
+                for p in range(1, number):
+                    sizes.insert(0, max(round(size ** (p / (number - 1))), sizes[0] + 1))
+                for share in shares:
+                    first = min(max(round(share * budget), least), budget - number + 1)
+                    rest = np.diff(np.linspace(first, budget, number).round().astype(int))
+                    yield Timetable((arms, *sizes), (first, *rest.tolist()))
+
+
+class Rehearsal:
+    """Made-up arms on which timetables are compared.
+
+    The made-up parameters are normal, with the covariance that the estimates of one phase have, up
+    to a factor: arms differ most where they are hardest to tell apart. The factor is the one with
+    which a single phase finds the best arm in three of four runs. Beyond 256 arms, those far from
+    the centre of all are tried. In later phases survivors are pulled equally often.
+
+    It is told the vectors, shape (K, r), a design of one phase, shape (K,), the fee 8 / epsilon^2,
+    and the candidates, those with fewer phases first.
+    """
+
+    def __init__(
+        self, vectors: FloatArray, pulls: IntArray, fee: float, candidates: Sequence[Timetable]
+    ) -> None:
+        rng = np.random.default_rng(0)
+        self.candidates = candidates
+        self.largest = max(timetable.sizes[1] for timetable in candidates)
+        self.fee, self.budget = fee, int(pulls.sum())
+        self.pulls = pulls[pulls > 0].astype(np.float64)
+        white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, fee))
+        # Principal axes, so that the made-up numbers depend on no basis and no order of arms.
+        axes = np.linalg.eigh(white.T @ white)[1]
+        axes *= np.where(((white @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
+        white = white @ axes
+        self.pulled = white[pulls > 0]
+        if len(white) > _ARMS:
+            distance = ((white - white.mean(axis=0)) ** 2).sum(axis=1)
+            white = white[np.argsort(-distance, kind="stable")[:_ARMS]]
+        self.arms = white
+        self.runs = runs = min(_MOST_RUNS, _ENTRIES // len(white))
+        most = max(len(timetable.pulls) for timetable in candidates)
+        truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
+        self.later = rng.standard_normal((most, runs, self.largest)).transpose(0, 2, 1)
+        self.means = truth @ white.T
+        best = self.means.max(axis=1, keepdims=True)
+        self.right = self.means >= best - ROUNDING * np.abs(best)  # copies of the best are, too
+        low, high = 2.0**-10, 2.0**10
+        errors = self.noise @ white.T
+        for _ in range(_HALVINGS):
+            factor = np.sqrt(low * high)
+            found = (factor * self.means + errors).argmax(axis=1)
+            often = self._share_right(found) > _LEVEL
+            low, high = (low, factor) if often else (factor, high)
+        self.means *= np.sqrt(low * high)
+        self.first: dict[int, tuple[NDArray[Any], ...]] = {}
+
+    def choice(self) -> Timetable:
+        """Return the candidate that does best; fewer phases, if more add next to nothing.
+
+        The two best of each number of phases, in a few runs, are compared in all.
+        """
+        few = sorted(self.candidates, key=lambda each: -self.success(each, _FEW_RUNS))
+        numbers = sorted({len(each.pulls) for each in few})
+        finalists = [
+            each for number in numbers for each in [t for t in few if len(t.pulls) == number][:2]
+        ]
+        best, success = finalists[0], -1.0
+        for candidate in finalists:
+            found = self.success(candidate)
+            more = len(candidate.pulls) - len(best.pulls)
+            if found > success + more * _WORTH / self.runs**0.5:
+                best, success = candidate, found
+        return best
+
+    def success(self, timetable: Timetable, runs: int | None = None) -> float:
+        """Return how often a timetable finds the best arm, in all runs or the first few."""
+        first, *others = timetable.pulls
+        if first not in self.first:
+            share = information(self.pulls * (first / self.budget), self.fee)
+            arms = self.arms @ whitening(self.pulled, share)
+            estimates = self.means + self.noise @ arms.T
+            order = _largest(estimates, self.largest)
+            best = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
+            self.first[first] = arms @ arms.T, order.T, *best
+        covariances, *ranked = self.first[first]
+        active, estimates, means = (each[: timetable.sizes[1], :runs] for each in ranked)
+        covariance = covariances[active[:, None], active]
+        for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
+            size = len(active)
+            each, observed = pulls / size, size if size > 2 else 1
+            variance = size / observed / (4 * each) + self.fee / (4 * each**2)
+            if observed == 1:  # of two arms their difference
+                covariance = covariance - covariance[1]
+                covariance = covariance - covariance[:, 1:]
+                estimates, means = estimates - estimates[1], means - means[1]
+            errors = means + np.sqrt(variance) * normal[:size, :runs]
+            for row in range(observed):
+                shared = covariance[row]
+                gain = shared / (shared[row] + variance)
+                estimates = estimates + gain * (errors[row] - estimates[row])
+                needed = slice(0 if keep > 1 else row + 1, None)
+                covariance[needed] -= gain[needed, None] * shared
+            kept = _largest(estimates.T, keep).T
+            active, estimates, means = (
+                np.take_along_axis(values, kept, axis=0) for values in (active, estimates, means)
+            )
+            covariance = np.take_along_axis(covariance, kept[:, None], axis=0)
+            covariance = np.take_along_axis(covariance, kept[None], axis=1)
+        return self._share_right(active[0])
+
+    def _share_right(self, found: IntArray) -> float:
+        """Return how often an answer is right, for those of the first few runs or of all."""
+        return float(self.right[np.arange(len(found)), found].mean())
+
+
+def _largest(values: FloatArray, count: int) -> IntArray:
+    """Return the positions of the largest values of each row, the largest first."""
+    if count == 1:
+        return np.asarray(values.argmax(axis=1)[:, None])
+    some = np.argpartition(-values, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(values, some, axis=1), axis=1)
+    return np.asarray(np.take_along_axis(some, order, axis=1))

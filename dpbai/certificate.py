@@ -1,0 +1,344 @@
+"""The guarantee that follows from the plans alone: one account, of policies and of sessions.
+
+One reward moves the release of one phase, by `Phase.shifts`; what its noise makes of that is the
+loss of the phase. Later phases see nothing of the reward but what was released, and use rewards of
+their own. So the losses of phases do not add up: the largest is the loss of the run. This holds for
+the whole transcript (the release of every phase), hence for all that is computed from it.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from itertools import chain, zip_longest
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from dpbai import _check
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.phase import Phase, Policy, arms_of
+from dpbai.plans import reachable, representable
+
+Shift = tuple[float, ...]
+"""How far each coordinate of a release can move."""
+
+NEIGHBOURS = ("reward", "time step", "pull index")
+_OWN_LAWS = (Laplace, Gaussian, NoNoise)
+_LINE = 80  # characters
+_ROUNDING = 1e-9  # what is nearer to another value differs from it by rounding
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """What draws noise in a computer, and accounts for it."""
+
+    @property
+    def name(self) -> str:
+        """What draws the noise, as certificates call it."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a certificate must say against it."""
+
+    def loss(self, noise: Noise, shift: Shift) -> float:
+        """Return the epsilon of adding `noise` to a vector that one reward can move by `shift`."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An (epsilon, delta) that a run satisfies for neighbouring reward tables.
+
+    It covers every plan that a run may come to, and not only those that it came to: which these are
+    depends on the rewards, so their own losses alone would promise too much.
+
+    Attributes
+    ----------
+    losses : tuple of float
+        The largest epsilon of each phase, phase 1 first, by the account of `mechanism`.
+    delta : float
+        At which delta they are told; 0 for Laplace noise.
+    planned_epsilon : float
+        The largest epsilon by the law of the noise in real numbers.
+    mechanism : str or None
+        What draws the noise; None stands for real numbers.
+    neighbours : {"reward", "time step", "pull index"}
+        What neighbouring tables differ in, see `certificate`.
+    group : int
+        In how many of these.
+    reward_bound : float
+        Rewards lie in [0, reward_bound].
+    complete : bool
+        Whether every plan that the policy can come to is covered. If not, the guarantee is one of
+        the plans that were looked at.
+    notes : tuple of str
+        What speaks against the mechanism, or rests on the word of someone else's class.
+    released : int or None
+        Of a session: how many phases have been released so far.
+    """
+
+    losses: tuple[float, ...]
+    delta: float
+    planned_epsilon: float
+    mechanism: str | None
+    neighbours: str
+    group: int
+    reward_bound: float
+    complete: bool
+    notes: tuple[str, ...] = ()
+    released: int | None = None
+    _changes: tuple[tuple[Noise, Shift], ...] = field(default=(), repr=False)
+
+    @property
+    def epsilon(self) -> float:
+        """The guarantee, together with `delta`: the largest of `losses`."""
+        return max(self.losses, default=0.0)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the numbers do not say."""
+        remarks = list(self.notes)
+        if math.isinf(self.epsilon):
+            remarks.append("there is a phase without noise, and so no privacy")
+        if not self.complete:
+            remarks.append(
+                "there may be other plans; epsilon is the largest of those that were looked at"
+            )
+        return tuple(dict.fromkeys(remarks))
+
+    def __str__(self) -> str:
+        by = self.neighbours if self.group == 1 else f"group of {self.group} ({self.neighbours})"
+        bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
+        paragraphs = [
+            f"For one {by}: epsilon = {_told(self.epsilon)}, delta = {_told(self.delta)}, for all "
+            f"releases together, past and to come.{bound}",
+            "Noise by its law in real numbers."
+            if self.mechanism is None
+            else f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "
+            f"epsilon = {_told(self.planned_epsilon)}.",
+        ]
+        if min(self.losses, default=0.0) < self.epsilon * (1 - _ROUNDING):
+            paragraphs.append(f"Epsilon of each phase: {', '.join(map(_told, self.losses))}.")
+        if self.released is not None:
+            paragraphs.append(f"Phases released so far: {self.released}.")
+        paragraphs += [f"Note: {remark}." for remark in self.remarks]
+        return "\n".join(textwrap.fill(text, _LINE, subsequent_indent="  ") for text in paragraphs)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return a delta for which the run is (epsilon, delta)-private at another `epsilon` >= 0.
+
+        It is told by the law of the noise in real numbers; exact for Gaussian noise, as a statement
+        on the releases; see `Laplace.delta_at`.
+
+        Raises
+        ------
+        ValueError
+            If `epsilon` is negative or NaN.
+        """
+        epsilon = _check.non_negative(epsilon, "epsilon")
+        return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
+
+    def covers(self, visited: Certificate) -> bool:
+        """Return whether this is the guarantee of some plans, and those of `visited` lose no more.
+
+        A policy whose plans depend on nothing but phase and active set visits no others.
+        """
+        pairs = zip_longest(visited.losses, self.losses, fillvalue=0.0)
+        dearer = any(lost > promised * (1 + _ROUNDING) for lost, promised in pairs)
+        return not self.complete or not (dearer or visited.delta > self.delta)
+
+    def after(
+        self, visited: Certificate, told: Sequence[float], notes: Iterable[str]
+    ) -> Certificate:
+        """Return the certificate that covers plans visited too, at the losses `told` then."""
+        lost = zip_longest(self.losses, visited.losses, told, fillvalue=0.0)
+        return replace(
+            self,
+            losses=tuple(map(max, lost)),
+            delta=max(self.delta, visited.delta),
+            planned_epsilon=max(self.planned_epsilon, visited.planned_epsilon),
+            notes=(*self.notes, *notes),
+            released=len(told),
+            _changes=(*self._changes, *visited._changes),
+        )
+
+
+def certificate(
+    policy: Policy,
+    *,
+    neighbours: str = "reward",
+    group: int = 1,
+    reward_bound: float = 1.0,
+    limit: int = 500,
+    mechanism: Mechanism | None = None,
+) -> Certificate:
+    """Return the privacy guarantee of `policy`, from its plans.
+
+    Parameters
+    ----------
+    policy : Policy
+        Its plans are enumerated over all active sets that can survive; DP-BAI, its relatives
+        and DPDesign, which can list what they release, need no enumeration.
+    neighbours : {"reward", "time step", "pull index"}
+        "reward": tables differ in one reward x_{i,n} (Definition 2.1). "time step": in the rewards
+        of all arms at one time, for the dual decision maker (table-DP); it reads one of them, so
+        this costs no more. "pull index": in the n-th reward of every arm, each of which may be
+        read.
+    group : int, default 1
+        Tables may differ in so many of these. Group privacy: k epsilon for Laplace noise, k times
+        the shift for Gaussian noise.
+    reward_bound : float, default 1
+        Rewards lie in [0, reward_bound], as `Instance.reward_bound` tells.
+    limit : int, default 500
+        Enumerate up to so many active sets in a phase; above, so many are drawn, and the
+        certificate is marked as not `complete`.
+    mechanism : Mechanism, optional
+        What draws the noise in a computer, such as `OpenDPNoise`: its account is taken, for a
+        statistic that is rounded once to doubles, as a `Session` does. By default all numbers are
+        real.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, a plan is not the one asked for or overspends, the same
+        plan comes out differently when asked for again, or more than one reward may differ and the
+        noise is not one for which that is proved.
+    TypeError
+        If the mechanism does not know the noise of a plan.
+
+    Notes
+    -----
+    For groups and pull indices the changed rewards may fall in different phases, depending on the
+    survivors. Pure losses then add along any path; shifts of Gaussian noise add in squares, also
+    when chosen adaptively (Smith and Thakurta, 2022). Both are proved for laws like these, and not
+    for any: of noise with heavy tails, two rewards in two phases can show more than two in one.
+    """
+    limit = _check.whole(limit, "limit")
+    plans, complete = reachable(policy, 1 if representable(policy) else limit)
+    if representable(policy):
+        plans = [[*some, *policy.representatives(p)] for p, some in enumerate(plans, start=1)]
+        complete = True
+    arms = arms_of(policy)
+    return _certificate(plans, arms, neighbours, group, reward_bound, complete, mechanism)
+
+
+def certify(
+    phases: Iterable[Phase],
+    *,
+    neighbours: str = "reward",
+    group: int = 1,
+    reward_bound: float = 1.0,
+    mechanism: Mechanism | None = None,
+) -> Certificate:
+    """Return the guarantee of given plans, such as those that a run has visited.
+
+    It is not `complete`: what a run visits depends on its rewards, so it does not bound what the
+    policy might have released instead. Parameters are those of `certificate`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of range, or as for `certificate`.
+    """
+    visited = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
+    if not visited:
+        raise ValueError("phases must hold at least one plan")
+    last = max(phase.index for phase in visited)
+    plans = [[phase for phase in visited if phase.index == p] for p in range(1, last + 1)]
+    arms = len({arm for phase in visited for arm in phase.pulled})
+    return _certificate(plans, arms, neighbours, group, reward_bound, False, mechanism)
+
+
+def _certificate(
+    plans: list[list[Phase]],
+    arms: int,
+    neighbours: str,
+    group: int,
+    reward_bound: float,
+    complete: bool,
+    mechanism: Mechanism | None,
+) -> Certificate:
+    _check.choice(neighbours, "neighbours", NEIGHBOURS)
+    _check.whole(group, "group")
+    reward_bound = _check.positive(reward_bound, "reward_bound")
+    if mechanism is not None:
+        _check.kind(mechanism, "mechanism", Mechanism)
+    copies = 1
+    if neighbours == "pull index":
+        # A run pulls no more arms than this, and reads the n-th reward of each at most once.
+        pulled = sum(max((len(phase.pulled) for phase in phases), default=0) for phases in plans)
+        copies = min(arms, pulled)
+    laws = {type(phase.noise) for phase in chain.from_iterable(plans)}
+    foreign = sorted(law.__name__ for law in laws.difference(_OWN_LAWS))
+    if (copies > 1 or group > 1) and (foreign or len(laws) > 1):
+        raise ValueError(
+            "more than one reward can be accounted for one kind of noise only, and for Laplace and "
+            "Gaussian noise only, for which it is proved; got noise of type "
+            f"{' and '.join(sorted(law.__name__ for law in laws))}"
+        )
+    lost, planned = [0.0] * len(plans), 0.0
+    changes: dict[tuple[Noise, Shift], None] = {}
+    for index, phases in enumerate(plans):
+        moves = {move for p in phases for move in _moves(p, copies, group, reward_bound)}
+        for noise, change, stored in moves:
+            loss = noise.loss(change)
+            planned = max(planned, loss)
+            told = loss if mechanism is None else mechanism.loss(noise, stored)
+            lost[index] = max(lost[index], told)
+            changes[noise, change] = None
+    said = () if mechanism is None else mechanism.remarks
+    return Certificate(
+        losses=tuple(lost),
+        delta=max((noise.delta for noise, _ in changes), default=0.0),
+        planned_epsilon=planned,
+        mechanism=None if mechanism is None else mechanism.name,
+        neighbours=neighbours,
+        group=group,
+        reward_bound=reward_bound,
+        complete=complete,
+        notes=(*said, *(f"the loss of {law} noise is told by its own class" for law in foreign)),
+        _changes=tuple(changes),
+    )
+
+
+def _moves(
+    phase: Phase, copies: int, group: int, reward_bound: float
+) -> Iterator[tuple[Noise, Shift, Shift]]:
+    """Yield the noise and what it hides: a move in real numbers, and once rounded to doubles.
+
+    The arms of an identity release move a coordinate each: several of them make one longer vector.
+    Those of another release may all move the same coordinates, at worst in the same direction. Each
+    coordinate that moves is rounded by at most half a unit in the last place before and after.
+    """
+    factor, matrix = group * reward_bound, phase.release_matrix
+    if matrix is None:
+        shifts, largest = phase.shifts(factor), np.ones(1)
+    else:
+        shifts, largest = phase.shifts(factor * copies), np.abs(matrix).sum(axis=1)
+        copies = 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        units = np.spacing(largest * reward_bound * (1 + _ROUNDING))
+        for shift in {id(shift): shift for shift in shifts}.values():
+            exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # divided and multiplied
+            rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
+            stored = np.where(shift > 0, rounded, 0.0)
+            yield phase.noise, tuple(shift.tolist()) * copies, tuple(stored.tolist()) * copies
+
+
+def _told(value: float) -> str:
+    """Return a value in six digits, and the rest if that is rounding; never less than it is."""
+    nearest = float(f"{value:.6g}")
+    if not value > nearest:
+        return f"{nearest:g}"
+    if value - nearest < _ROUNDING * nearest:
+        return f"{nearest:g} + {_ceiling(value - nearest, 2)} (rounding)"
+    return _ceiling(value, 6)
+
+
+def _ceiling(value: float, digits: int) -> str:
+    """Return a value in so many digits, rounded up."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"

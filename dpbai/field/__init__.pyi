@@ -1,0 +1,3 @@
+from . import cli, figures, session
+
+__all__ = ["cli", "figures", "session"]

@@ -1,0 +1,330 @@
+"""The commands that run policies on supposed means: simulate, study, budget; and plan's --gap."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import astuple
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from dpbai._check import FloatArray
+from dpbai.beyond import gaps
+from dpbai.beyond.planning import smallest_budget
+from dpbai.exact import NotExactError, exact_success
+from dpbai.field.cli import arguments, tables
+from dpbai.field.cli.commands import BUDGET_COLUMNS
+from dpbai.field.cli.sheets import nearest, quoted
+from dpbai.field.cli.tables import Table, say
+from dpbai.field.session.rewards import Range
+from dpbai.instance import Instance
+from dpbai.phase import Policy
+from dpbai.simulate import Simulation, simulate
+from dpbai.study import study, takes_epsilon
+
+_MOST_ARMS = 40
+_MOST_TOLD = 12
+_LOSS_TRIALS = 1000
+_LARGEST_EXPONENT = 700.0
+_BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
+_STUDY_SHOWN = [
+    "policy", "budget", "epsilon", "trials", "success_rate", "low", "high", "regret", "within",
+]  # what 80 columns hold  # fmt: skip
+_MEANING = (
+    "What epsilon means: two sets of rewards are neighbours if they differ in one reward of one "
+    "pull. Whoever sees everything that a run releases, and knows all rewards but one, can improve "
+    "the odds of a guess about that one by a factor of at most e^epsilon (for dp-bai-gauss: up to "
+    "a further probability of delta). A guess that was right with probability 50 % is right with "
+    "at most"
+)
+
+
+def leading(
+    given: argparse.Namespace, labels: Sequence[str], features: FloatArray
+) -> dict[int, Instance]:
+    """Return instances in which an arm leads by --gap: --best, or each arm, or a spread of many."""
+    if given.best is not None and given.best not in labels:
+        near = nearest(given.best, labels)
+        raise ValueError(f"--best must be one of the arms, got {given.best!r}{near}")
+    scale = given.reward_range
+    gap = given.gap / scale.width
+    if gap < gaps.SMALLEST:
+        raise ValueError(
+            f"--gap must be at least {gaps.SMALLEST * scale.width:g}, a millionth of the reward "
+            f"range, got {given.gap:g}: no budget is large enough to see a smaller one"
+        )
+    spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
+    arms = [labels.index(given.best)] if given.best is not None else [int(arm) for arm in spread]
+    # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
+    law = arguments.REWARDS[vars(given).get("rewards", "bernoulli")]
+    limits = law.lowest, law.highest
+    found = {arm: gaps.closest(features, arm, gap, *limits) for arm in arms}
+    instances = {
+        arm: Instance(features, rewards=[law.make(mean) for mean in means.tolist()])
+        for arm, means in found.items()
+        if means is not None
+    }
+    if not instances:
+        low, high = map(scale.shown, limits)
+        most = scale.width * max(gaps.largest(features, arm, *limits) for arm in arms)
+        one = given.best is not None
+        which = f"arm {quoted(given.best)} cannot" if one else "no arm can"
+        linear = "with means that are linear in these features"
+        if most < gaps.SMALLEST * scale.width:
+            more = ", or another arm by --best" if one else ""
+            raise ValueError(
+                f"--gap needs an arm that can lead, and {linear}, {which} be ahead of all others: "
+                f"choose other features{more}"
+            )
+        raise ValueError(
+            f"--gap must be at most {most:.3g}, got {given.gap:g}: {linear} and lie in [{low:g}, "
+            f"{high:g}], {which} lead by more"
+        )
+    return instances
+
+
+def show_expected(
+    given: argparse.Namespace,
+    policy: Policy,
+    labels: Sequence[str],
+    instances: Mapping[int, Instance],
+) -> None:
+    """Say how often `policy` finds the best arm, in instances where it leads by --gap."""
+    scale = given.reward_range
+    rows = [
+        (*_success(policy, instance, given), arm)
+        for arm, instance in tqdm(instances.items(), unit="arm", disable=None, leave=False)
+    ]
+    (*worst, hardest), (*best, easiest) = min(rows), max(rows)
+    found = "it is found"
+    if given.within:
+        found = f"an arm at most {given.within:g} below it is recommended"
+    least, most = (
+        f"with probability {_told(*rate)} if it is {quoted(labels[arm])}"
+        for rate, arm in ((worst, hardest), (best, easiest))
+    )
+    more = f", and {most}; others lie between" if len(rows) > 1 else ""
+    say(
+        f"If the best arm leads by {given.gap:g} (rewards {scale.low:g} and {scale.high:g}, the "
+        f"other means as close as linear means can be), {found} {least}{more}."
+    )
+    loss = _simulated(policy, instances[hardest], given).regret * scale.width
+    print(f"The mean loss of the answer is then {loss:.3g}.")
+    _show_means(labels, instances[hardest], scale)
+    if given.best is not None:
+        return
+    if (looked := min(len(labels), _MOST_ARMS)) < len(labels):
+        print(f"(Of {len(labels)} arms, {looked} were looked at.)")
+    if cannot := looked - len(instances):
+        print(f"({cannot} arm(s) cannot lead by so much with linear means, and are left out.)")
+
+
+def simulated(given: argparse.Namespace) -> Table:
+    """Run a policy many times on supposed means."""
+    labels, features, *_ = tables.read_arms(given)
+    policy, instance = arguments.policy(given, features), _instance(given, labels, features)
+    scale = given.reward_range
+    result = _simulated(policy, instance, given)
+    recommended = result.recommended.tolist()
+    means = map(scale.shown, instance.means.tolist())
+    rows = list(zip(labels, means, recommended, strict=True))
+    draw = partial(_drawn_recommended, labels, recommended, instance.best)
+    table = Table(["arm", "mean", "recommended"], rows, draw)
+    low, high = result.interval()
+    tables.show(table)
+    say(
+        f"The best arm, {_best_of(labels, instance)}, was recommended in {result.successes} of "
+        f"{result.trials} runs: {result.success_rate:.4g} (95% interval {low:.4g} to {high:.4g})."
+    )
+    if given.within:
+        share = result.within(given.within / scale.width)
+        print(f"At most {given.within:g} below it: {share:.4g} of the runs.")
+    print(f"Mean loss of the answer: {result.regret * scale.width:.4g}.")
+    print(f"Pulls: at most {result.pulls} of {policy.budget}.")
+    return table
+
+
+def studied(given: argparse.Namespace) -> Table:
+    """Compare policies over budgets and epsilons."""
+    labels, features, *_ = tables.read_arms(given)
+    scale = given.reward_range
+    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    spawn = partial(ProcessPoolExecutor, given.jobs, mp_context=get_context("spawn"))
+    pool: Any = spawn() if given.jobs > 1 else nullcontext()
+    with pool as executor:
+        frame = study(
+            {arguments.POLICIES[name][0]: maker for name, maker in makers.items()},
+            _instance(given, labels, features),
+            budgets=given.budgets,
+            epsilons=given.epsilons,
+            trials=given.trials,
+            seed=given.seed,
+            within=given.within / scale.width,
+            executor=executor,
+            path=given.cells,
+            progress=sys.stderr.isatty(),
+        )
+    frame["regret"] *= scale.width
+    tables.show(Table(_STUDY_SHOWN, frame[_STUDY_SHOWN].to_numpy(object).tolist()))
+    return Table(
+        list(frame.columns),
+        frame.to_numpy(object).tolist(),
+        lambda: import_module("dpbai.field.figures").success_curves(frame, along=given.along),
+    )
+
+
+def budgeted(given: argparse.Namespace) -> Table:
+    """Find the least budget for a wanted success, with privacy and without."""
+    labels, features, *_ = tables.read_arms(given)
+    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    instance, scale = _instance(given, labels, features), given.reward_range
+    epsilons = sorted({*given.epsilons} - {math.inf})
+    lead = scale.width * min(instance.gaps[instance.gaps > 0], default=0.0)
+    right = f"{_best_of(labels, instance)} (ahead by {lead:.4g})"
+    if given.within:
+        right = f"at most {given.within:g} below {_best_of(labels, instance)}"
+    say(f"Least budget for an answer that is {right} with probability {given.success:g}:")
+    print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
+    rows: list[tuple[Any, ...]] = []
+    for name, maker in makers.items():
+        free = None
+        for epsilon in (math.inf, *epsilons[::-1]) if takes_epsilon(maker) else (math.nan,):
+            options = {} if math.isnan(epsilon) else {"epsilon": epsilon}
+            make = partial(_made, partial(maker, features, **options))
+            found = smallest_budget(
+                make,
+                instance,
+                error=1 - given.success,
+                within=given.within / scale.width,
+                trials=given.trials,
+                seed=given.seed,
+                progress=sys.stderr.isatty(),
+            )
+            free = free or found
+            result = simulate(make(found.budget), instance, trials=_LOSS_TRIALS, seed=given.seed)
+            odds = math.inf if epsilon > _LARGEST_EXPONENT else math.exp(epsilon)
+            price, loss = found.budget / free.budget, result.regret * scale.width
+            rows.append((name, epsilon, odds, *astuple(found), price, loss))
+            # Two searches by simulation leave a range.
+            least = f"{(found.too_small + 1) / free.budget:.3g}"
+            most = f"{found.budget / (free.too_small + 1):.3g}"
+            shown = f"{least}-{most}" if least != most else f"{price:.3g}"
+            cells = (name, f"{epsilon:g}", f"{odds:.4g}", *(f"{n:.10g}" for n in astuple(found)))
+            cells = (*cells, "1" if found is free else shown, f"{loss:.2g}")
+            print(_BUDGET_ROW.format(*cells).replace("nan", "   "), flush=True)
+    cheapest = [
+        f"{min(alike)[1]} at epsilon = {epsilon:g}"
+        for epsilon in epsilons
+        if len(alike := [(row[3], row[0]) for row in rows if row[1] == epsilon]) > 1
+    ]
+    if cheapest:
+        say(f"Cheapest: {', '.join(cheapest)}.")
+    if any(row[1] == row[1] for row in rows):
+        print()
+        say(_MEANING)
+        for epsilon in epsilons:
+            print(f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:g}")
+        print("If one person gives several rewards, multiply epsilon by their number.")
+    return Table(BUDGET_COLUMNS, rows, partial(_drawn_budgets, rows))
+
+
+def _simulated(policy: Policy, instance: Instance, given: argparse.Namespace) -> Simulation:
+    return simulate(policy, instance, trials=given.trials, seed=given.seed)
+
+
+def _best_of(labels: Sequence[str], instance: Instance) -> str:
+    return " or ".join(quoted(labels[arm]) for arm in instance.ties)
+
+
+def _made(make: Callable[..., Policy], budget: int) -> Policy:
+    return make(budget=budget)
+
+
+def _instance(given: argparse.Namespace, labels: Sequence[str], features: FloatArray) -> Instance:
+    """Return the instance of --means, or of --gap: that with the smallest gaps in all."""
+    scale = given.reward_range
+    if given.means is None:
+        instances = leading(given, labels, features).values()
+        hardest = min(instances, key=lambda instance: float(instance.gaps.sum()))
+        _show_means(labels, hardest, scale)
+        return hardest
+    if given.best is not None:
+        raise ValueError("--best goes with --gap, not with --means")
+    law, laws = arguments.REWARDS[given.rewards], []
+    for label, mean in zip(labels, tables.read_means(given, labels), strict=True):
+        inside = (mean - scale.low) / scale.width
+        if not law.lowest <= inside <= law.highest:
+            low, high = map(scale.shown, (law.lowest, law.highest))
+            raise ValueError(
+                f"mean of arm {label!r} must lie in [{low:g}, {high:g}] for {given.rewards} "
+                f"rewards, got {mean:g}"
+            )
+        laws.append(law.make(inside))
+    return Instance(features, rewards=laws, unique=False)
+
+
+def _show_means(labels: Sequence[str], instance: Instance, scale: Range) -> None:
+    """Print supposed means from the best down, of many arms the first ones and the last."""
+    means = [scale.shown(mean) for mean in instance.means.tolist()]
+    # Equal means, up to rounding of the linear programs, in the order of the table.
+    order = np.argsort(-instance.means.round(6), kind="stable").tolist()
+    entries = [f"{quoted(labels[arm])} {means[arm]:.3g}" for arm in order]
+    if len(entries) > _MOST_TOLD:
+        entries[_MOST_TOLD - 2 : -1] = ["..."]
+    say(f"Means taken for --gap: {', '.join(entries)}")
+
+
+def _success(
+    policy: Policy, instance: Instance, given: argparse.Namespace
+) -> tuple[float, float, float]:
+    """Return the success probability and an interval of it, a point if it is exact."""
+    if not given.within:
+        with suppress(NotExactError):
+            exact = exact_success(policy, instance)
+            return exact, exact, exact
+    result, within = _simulated(policy, instance, given), given.within / given.reward_range.width
+    return (result.within(within), *result.interval(within=within))
+
+
+def _told(rate: float, low: float, high: float) -> str:
+    return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
+
+
+def _drawn_budgets(rows: Sequence[tuple[Any, ...]]) -> Any:
+    from dpbai.field.figures.canvas import canvas
+
+    with canvas() as (figure, axes):
+        for name in dict.fromkeys(row[0] for row in rows):
+            (_, free), *private = [(row[1], row[3]) for row in rows if row[0] == name]
+            (line,) = axes.plot(*np.reshape(private, (-1, 2)).T, marker="o", label=name)
+            axes.axhline(free, color=line.get_color(), linestyle="--", linewidth=1)
+        axes.set(xlabel="epsilon (smaller is more private)", xscale="log", yscale="log")
+        ticks = sorted({row[1] for row in rows if row[1] < math.inf})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_ylabel("least budget (dashed: without privacy)")
+        axes.legend()
+    return figure
+
+
+def _drawn_recommended(labels: Sequence[str], recommended: Sequence[int], best: int) -> Any:
+    from dpbai.field.figures.canvas import BLUE, GREY
+    from dpbai.field.figures.own_arms import MOST_ROWS, rows_of_arms
+
+    arms = sorted(range(len(labels)), key=lambda arm: (arm != best, -recommended[arm]))
+    arms = sorted(arms[:MOST_ROWS])
+    with rows_of_arms([labels[arm] for arm in arms]) as (figure, (panel,)):
+        colors = [BLUE if arm == best else GREY for arm in arms]
+        panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
+        rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
+        panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
+    return figure

@@ -1,0 +1,247 @@
+"""Tables as people have them: any separator, any Unicode encoding, columns found by their names.
+
+A sheet of rewards is private: an error says which line is wrong, and quotes no cell of it, nor its
+first line, which may be one of rewards.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import math
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import accumulate
+
+from dpbai import _check
+from dpbai.field.cli.arguments import STANDARD_INPUT
+
+SEPARATORS = ",;\t|"
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
+_WIDTH = 72  # characters of a list
+_LONGEST = 30  # characters of a name in a list
+_TRUTH = {"true": 1.0, "false": 0.0}
+_MISSING = {"", "na", "n/a", "#n/a", "null", "none"}
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+|[-+]?\d+,")
+_DECORATED = re.compile(r"\W*\d[\d.,'\u2019\s]*(\W*|\s*[^\W\d_]{1,3})")
+"""What is a number but for its separators, and a sign of currency, a % or a unit around it."""
+_ONE_LINE = "{} must be one line of characters that can be seen: replace all others by spaces"
+_UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line ends, changes of direction, and halves of characters."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The cells of a file: the names of the columns, then each line's number and cells."""
+
+    path: str
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+    comma: bool  # whether numbers may have a decimal one, as they do where semicolons separate
+    private: bool  # whether no cell may be quoted
+
+    @classmethod
+    def read(cls, path: str, *, private: bool = False) -> Sheet:
+        """Read a file of text, or standard input."""
+        name = "standard input" if path == STANDARD_INPUT else path
+        text = unicodedata.normalize("NFC", decoded(_data(path), name))
+        if alone := re.search(r"\r(?!\n)", text) if "\n" in text else None:
+            line = text.count("\n", 0, alone.start()) + 1
+            raise ValueError(
+                f"{name}, line {line}: a carriage return stands alone, where other lines end in a "
+                "line feed: replace it by a space or a line feed"
+            )
+        lines = re.split(r"(?<=\r)(?!\n)|(?<=\n)", text)
+        first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        separator = max(SEPARATORS, key=re.sub('"[^"]*"', "", lines[first]).count)
+        # What spreadsheet programs write before the names, to be read in any country.
+        if stated := re.fullmatch(r'"?sep=(.)"?', lines[first].strip("\r\n "), re.IGNORECASE):
+            separator, lines[first] = stated[1], "\n"
+        if separator not in SEPARATORS:
+            raise ValueError(
+                f"{name}: columns must be separated by a comma, a semicolon, a tab or |"
+            )
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+        try:
+            every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+        except csv.Error as error:
+            raise ValueError(f"{name}: no CSV file: {error}") from None
+        rows = [(line, cells) for line, cells in every if any(cells)]
+        if len(rows) < 2:
+            raise ValueError(f"{name}: there must be a first line of names, and a line of values")
+        sheet = cls(name, rows[0][1], rows[1:], separator == ";", private)
+        for line, cells in sheet.rows:
+            if len(cells) != len(sheet.header):
+                raise sheet.wrong(line, f"there must be {len(sheet.header)} values")
+        return sheet._named()
+
+    def _named(self) -> Sheet:
+        """Return the sheet without empty columns that have no name; all names must differ."""
+        used = [
+            place
+            for place, name in enumerate(self.header)
+            if name or any(cells[place] for _, cells in self.rows)
+        ]
+        rows = [(line, [cells[place] for place in used]) for line, cells in self.rows]
+        header = [self.header[place] for place in used]
+        if len(set(header)) < len(header):
+            unnamed = [place + 1 for place, name in enumerate(header) if not name]
+            found = (
+                f"; those at places {listed(map(str, unnamed))} have none" if unnamed[1:] else ""
+            )
+            raise ValueError(f"{self.path}: the columns must have distinct names{found}")
+        if not self.private and any(map(_UNSEEN.search, header)):
+            raise ValueError(f"{self.path}: {_ONE_LINE.format('the names of columns')}")
+        return replace(self, header=header, rows=rows)
+
+    @cached_property
+    def _first_comma(self) -> int | None:
+        """The first line with a decimal comma, if there may be any."""
+        lines = (line for line, cells in self.rows if any(map(_DECIMAL_COMMA.fullmatch, cells)))
+        return next(lines, None) if self.comma else None
+
+    def wrong(self, line: int, what: str) -> ValueError:
+        """Return the error that tells what is wrong in a line."""
+        return ValueError(f"{self.path}, line {line}: {what}")
+
+    def column(self, name: str, option: str = "") -> int:
+        """Return the place of a column, in upper or lower case; `option` chooses another."""
+        folded = [entry.casefold() for entry in self.header]
+        wanted = normal(name)
+        if wanted in self.header:
+            return self.header.index(wanted)
+        if folded.count(wanted.casefold()) == 1:
+            return folded.index(wanted.casefold())
+        # The first line of a private file may be one of rewards, whatever it looks like.
+        found = "its first line must hold the names of the columns"
+        if not self.private:
+            found = f"there are: {listed(map(quoted, self.header))}"
+        way = f"; name the one that is meant by {option}" if option else ""
+        raise ValueError(f"{self.path}: there is no column {quoted(wanted)}; {found}{way}")
+
+    def labels(self, place: int) -> tuple[str, ...]:
+        """Return the cells of a column, which must name a different arm each."""
+        found: dict[str, int] = {}
+        for line, cells in self.rows:
+            label = cells[place]
+            if not label:
+                raise self.wrong(line, "the arm has no name")
+            if _UNSEEN.search(label):
+                raise self.wrong(line, _ONE_LINE.format("the name of an arm"))
+            if label in found:
+                raise self.wrong(line, f"arm {label!r} is in line {found[label]} already")
+            found[label] = line
+        return tuple(found)
+
+    def words(self, place: int) -> list[str]:
+        """Return the distinct cells of a column of categories, in order; each must be a word."""
+        found: dict[str, str] = {}
+        for line, cells in self.rows:
+            word, what = cells[place], f"category {quoted(cells[place])} of {self.header[place]}"
+            if word.casefold() in _MISSING - {"none"}:
+                raise self.wrong(
+                    line,
+                    f"{what} seems to be missing: leave out the line, or write a word of its own "
+                    "for what is not known, such as unknown",
+                )
+            if _UNSEEN.search(word):
+                raise self.wrong(line, _ONE_LINE.format(f"a category of {self.header[place]}"))
+            other = found.setdefault(" ".join(word.casefold().split()), word)
+            if word != other:
+                raise self.wrong(
+                    line,
+                    f"{what} differs from {quoted(other)} in capitals or spaces only: write both "
+                    "alike, or rename one of them",
+                )
+        return sorted(found.values())
+
+    def number(self, line: int, text: str, what: str, way: str = "") -> float:
+        """Return a finite number of a line; True and False are 1 and 0."""
+        if text.casefold() in _TRUTH:
+            return _TRUTH[text.casefold()]
+        if text.casefold() in _MISSING:
+            column = ", or the column by --features" if way else ""
+            text = f"and is missing; the line can be left out{column}"
+            raise self.wrong(line, f"{what} must be a number, {text}")
+        got = "" if self.private else f", got {text!r}"
+        if "." in text and self._first_comma:
+            raise self.wrong(
+                line,
+                f"{what} has a point{got}, and a number of line {self._first_comma} a comma: write "
+                "one decimal sign in all numbers, and no sign for thousands",
+            )
+        try:
+            value = float(text.replace(",", ".") if self.comma else text)
+        except ValueError:
+            if _DECORATED.fullmatch(text):
+                way = (
+                    ": write it with a decimal point, and without a sign for thousands, %, currency"
+                    " or unit"
+                )
+            raise self.wrong(line, f"{what} must be a number{got}{way}") from None
+        if not math.isfinite(value) or "_" in text:
+            raise self.wrong(line, f"{what} must be a finite number{got}")
+        return value
+
+
+def normal(text: str) -> str:
+    """Return text with accents in one normal form and no space around it."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def nearest(text: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that a wrong one is near to, if it is no number; or nothing."""
+    folded = {name.casefold(): name for name in names}
+    found = get_close_matches(normal(text).casefold(), folded, 1)
+    is_number = re.match(r"[-+.,\d]", normal(text))
+    return f"; the nearest is {quoted(folded[found[0]])}" if found and not is_number else ""
+
+
+def quoted(name: object) -> str:
+    """Return a name as a list tells it: not too long, in quotes if it would not be seen as one."""
+    text = _UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(str(name).split()))
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 3]}..."
+    return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(',;"') else text
+
+
+def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
+    """Return a list on one line: what fits, and how many more there are; "nothing" of none."""
+    entries = list(entries) or ["nothing"]
+    ends = accumulate(len(entry) + 2 for entry in entries)
+    kept = max(sum(end <= width for end in ends), 1)
+    more = len(entries) - kept
+    return ", ".join(entries[:kept]) + (f" and {more} more" if more else "")
+
+
+def _data(path: str) -> bytes:
+    if path != STANDARD_INPUT:
+        return _check.path(path, "each FILE").read_bytes()
+    if sys.stdin is None:  # as after <&-
+        raise ValueError("standard input is closed: pipe a table into it, or name a file")
+    return sys.stdin.buffer.read()
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Return the text of a file or of standard input, whichever Unicode encoding it is in."""
+    if data.startswith(_WORKBOOKS):
+        raise ValueError(
+            f"{name}: this is a workbook of a spreadsheet program: save its sheet there as CSV "
+            "(UTF-8), and give that file"
+        )
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ValueError(
+            f"{name}: no CSV file: it is not text in UTF-8 or UTF-16; save it as CSV (UTF-8)"
+        )
+    return text

@@ -1,0 +1,143 @@
+"""What a live run released, phase by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from dpbai._check import FloatArray
+from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
+from dpbai.phase import Phase
+
+if TYPE_CHECKING:  # a session arrives with who has one
+    from dpbai.field.session import Session
+    from dpbai.field.session.records import Label, Released
+
+_REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
+MOST_ROWS = 40
+_LONGEST = 28  # characters of a label
+
+
+def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -> Picture:
+    """Draw the private estimates of a session in each phase that it has released.
+
+    Parameters
+    ----------
+    session : Session
+        With a phase released at least.
+    means : mapping of label to float, optional
+        Of each arm, a mean to compare with; in a rehearsal it is known.
+
+    Returns
+    -------
+    Picture
+        A panel for each phase and a row for each arm. Bars are one standard deviation of the noise
+        and, at most, of sampling, from the plan alone.
+
+    Raises
+    ------
+    ValueError
+        If nothing has been released.
+    """
+    if not session.released:
+        raise ValueError("session must have released a phase")
+    shown = _shown(session)
+    count, low, high = len(session.released), *session.reward_range
+    with rows_of_arms(shown, count) as (figure, panels):
+        for number, (panel, released) in enumerate(zip(panels, session.released, strict=True)):
+            deviations = (high - low) * _deviations(session.phases[: number + 1])
+            _draw(panel, released, deviations, shown)
+            if means is not None:
+                known = [means[label] for label in shown]
+                panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
+        left_out = len(session.labels) - len(shown)
+        more = f" ({left_out} arms that went less far are not shown)" if left_out else ""
+        figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
+        entries = {
+            label: handle
+            for panel in panels
+            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(
+            entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries)
+        )
+    return figure
+
+
+@contextmanager
+def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Picture, list[Axes]]]:
+    """Open panels with a row for each label, which is no formula, whatever signs are in it.
+
+    Parameters
+    ----------
+    labels : sequence of int or str
+        From the top down.
+    columns : int, default 1
+        How many panels there are beside each other.
+
+    Yields
+    ------
+    Picture, and its panels from the left.
+    """
+    size = (6.6, 1.3 + 0.21 * len(labels))
+    with (
+        plt.rc_context({"text.parse_math": False}),
+        canvas(1, columns, size=size, sharex=True, sharey=True, squeeze=False) as (figure, axes),
+    ):
+        panels = list(axes[0])
+        panels[0].set_yticks(range(len(labels)), [_short(str(label)) for label in labels])
+        panels[0].set_ylim(len(labels) - 0.5, -0.5)
+        yield figure, panels
+
+
+def _shown(session: Session) -> list[Label]:
+    """Return the arms in their order; of many, those that went furthest, the best of them first."""
+    last = {label: released.phase for released in session.released for label in released.active}
+    estimates = session.estimates
+    furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:MOST_ROWS]
+    return [label for label in session.labels if label in set(furthest)]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _deviations(phases: Sequence[Phase]) -> FloatArray:
+    """Return the deviation of each estimate of the last phase: of noise and, at most, of rewards.
+
+    A decoder reads the releases of its phase and perhaps of those before, which are on its left.
+    """
+    from dpbai.field.session.phase import noise_deviations
+
+    decoder = phases[-1].decoder
+    variances, end = noise_deviations(phases) ** 2, decoder.shape[1]
+    for phase in reversed(phases):
+        if end:
+            weights = decoder[:, end - phase.coordinates : end] @ phase.release
+            variances += _REWARD_VARIANCE * (weights**2 / np.array(phase.pulls)).sum(axis=1)
+            end -= phase.coordinates
+    return np.sqrt(variances)
+
+
+def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequence[Label]) -> None:
+    """Draw the estimates of one phase, and one deviation of each of them."""
+    arms = [arm for arm, label in enumerate(released.active) if label in shown]
+    places = np.array([shown.index(released.active[arm]) for arm in arms])
+    kept = np.array([released.active[arm] in released.survivors for arm in arms], dtype=bool)
+    values, bars = np.array(released.estimates)[arms], deviations[arms]
+    last = len(released.survivors) == 1
+    chosen = {"label": "recommended", "marker": "*", "color": ORANGE, "markersize": 11}
+    for which, look in (
+        (~kept, {"label": "dropped", "marker": "x", "color": GREY}),
+        (kept, chosen if last else {"label": "kept", "marker": "o", "color": BLUE}),
+    ):
+        style: dict[str, Any] = look | {"linestyle": "none", "linewidth": 1}
+        panel.errorbar(values[which], places[which], xerr=bars[which], **style)
+    panel.set_title(f"phase {released.phase}: {len(released.active)} to {len(released.survivors)}")
+    panel.xaxis.set_major_locator(MaxNLocator(4))

@@ -1,0 +1,73 @@
+"""Success of policies along the budget or epsilon."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from dpbai import _check
+from dpbai.field.figures.canvas import POLICIES, SERIES, Picture, panels_in_a_grid
+
+
+def success_curves(
+    table: pd.DataFrame, *, along: Literal["budget", "epsilon"], columns: int = 2
+) -> Picture:
+    """Draw success rates of policies with their confidence bands, as in Figure 1 of the paper.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        What `dpbai.study` returns, or some rows of it.
+    along : {"budget", "epsilon"}
+        The horizontal axis. There is a panel for each value of the other one.
+    columns : int, default 2
+        Number of panels side by side, at most.
+
+    Returns
+    -------
+    Picture
+        A policy without epsilon appears in every panel; along epsilon it is a level line.
+
+    Raises
+    ------
+    ValueError
+        If `along` is neither, or `table` has no row with an epsilon.
+    """
+    _check.choice(along, "along", ("budget", "epsilon"))
+    across = "epsilon" if along == "budget" else "budget"
+    private = table[table["epsilon"].notna()]
+    values = sorted(private[across].unique())
+    if not values:
+        raise ValueError("table must have rows with an epsilon, got none")
+    xlabel = "budget $T$ (pulls)" if along == "budget" else r"privacy parameter $\varepsilon$ (log)"
+    with panels_in_a_grid(len(values), columns, xlabel, "success rate (0 to 1)") as (
+        figure,
+        panels,
+    ):
+        for panel, value in zip(panels, values, strict=True):
+            for name, group in table.groupby("policy", sort=False):
+                here = group[(group[across] == value) | group[across].isna()]
+                _curve(panel, here.sort_values(along), along, str(name))
+            sign = r"\varepsilon" if across == "epsilon" else "T"
+            panel.set(title=f"${sign} = {value:g}$", ylim=(0, 1.02))
+            if along == "epsilon":
+                panel.set_xscale("log")
+    return figure
+
+
+def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
+    """Draw one policy in one panel."""
+    look = POLICIES.get(name, SERIES[-1])
+    if rows[along].isna().any():
+        row = rows.iloc[0]
+        panel.axhspan(row["low"], row["high"], color=look["color"], alpha=0.15, linewidth=0)
+        panel.axhline(
+            row["success_rate"], color=look["color"], linestyle=look["linestyle"], label=name
+        )
+        return
+    panel.fill_between(
+        rows[along], rows["low"], rows["high"], color=look["color"], alpha=0.2, linewidth=0
+    )
+    panel.plot(rows[along], rows["success_rate"], label=name, **look)

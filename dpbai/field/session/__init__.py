@@ -1,0 +1,23 @@
+"""A policy on real rewards, with noise that is fit for a release.
+
+Here are the live run, the file that it can be resumed from, and the sources of noise. Nothing here
+computes a guarantee of its own, which is `dpbai.certificate`'s, or knows of an instance: what the
+true means are is what a run is there to find out.
+"""
+
+from dpbai.field.session.live import Session
+from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
+from dpbai.field.session.phase import release
+from dpbai.field.session.records import Release, Released, SessionError
+
+__all__ = [
+    "NumpyNoise",
+    "OpenDPNoise",
+    "Release",
+    "ReleaseNoise",
+    "ReleaseWarning",
+    "Released",
+    "Session",
+    "SessionError",
+    "release",
+]

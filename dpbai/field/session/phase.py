@@ -1,0 +1,126 @@
+"""One phase on real rewards: its release, also by itself, and what it is with fewer rewards.
+
+One reward of n moves the mean of an arm by 1/n: with fewer of them, by more. The noise is widened
+as the largest such move is, so that the loss of the phase stays what it was. What is released and
+how it is decoded stay too: estimates are linear in the means, so they are as unbiased, only less
+precise. All of this follows from how many rewards came in, and from no reward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbai import _check
+from dpbai._check import FloatArray
+from dpbai.certificate import certify
+from dpbai.field.session.noise import ReleaseNoise, chosen
+from dpbai.field.session.records import Release
+from dpbai.field.session.rewards import array_sum
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.phase import Phase
+
+_OF_NO_SESSION = 0  # sessions count their phases from 1
+_ROUNDING = 2.0**-48  # of the factor, upwards
+
+
+def noisy_release(
+    phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
+) -> Release:
+    """Release exact sums of rewards, with noise for phase `number` of a run."""
+    account = certify([phase], mechanism=source)
+    return Release(
+        statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
+        epsilon=account.epsilon,
+        delta=account.delta,
+        remarks=account.notes,
+    )
+
+
+def release(
+    phase: Phase, rewards: Sequence[ArrayLike], *, noise: ReleaseNoise | None = None
+) -> Release:
+    """Release the statistic of a phase that belongs to no session.
+
+    Parameters
+    ----------
+    phase : Phase
+        The plan, for instance a `dpbai.beyond.linearity.holdout`.
+    rewards : sequence of array_like
+        For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
+    noise : ReleaseNoise, optional
+        What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
+        other noise here, but with a seed it draws the same at each call: release once with it.
+
+    Returns
+    -------
+    Release
+        Call this once: each further call on the same rewards is a further release of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rewards are not such numbers. What they are is not told.
+    """
+    _check.kind(phase, "phase", Phase)
+    source = chosen(noise)
+    given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
+    if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
+        raise ValueError(
+            f"rewards must be as many as the phase's pulls, {tuple(phase.pulls)}, got {counts}"
+        )
+    return noisy_release(phase, [total for total, _ in given], source, _OF_NO_SESSION)
+
+
+def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]:
+    """Return `phase.release @ means` of exact sums of rewards, rounded once, shape (q,)."""
+    means = [total / pulls for total, pulls in zip(sums, phase.pulls, strict=True)]
+    if phase.release_matrix is None:
+        return tuple(float(mean) for mean in means)
+    return tuple(
+        float(sum(Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)))
+        for row in phase.release_matrix.tolist()
+    )
+
+
+def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
+    """Return the plan with `pulls` in place of as many, or more, and a loss that is no larger.
+
+    TypeError if the noise is neither `Laplace` nor `Gaussian` nor none: how to widen another is not
+    known. ValueError if `pulls` are not at least 1 for each pulled arm, and at most what it had.
+    """
+    fewer = replace(phase, pulls=tuple(pulls))
+    if fewer.pulls == phase.pulls:
+        return phase
+    if any(few > planned for few, planned in zip(fewer.pulls, phase.pulls, strict=True)):
+        raise ValueError("pulls must be at most those that were planned")
+    return replace(fewer, noise=_widened(phase, fewer))
+
+
+def _widened(phase: Phase, fewer: Phase) -> Noise:
+    noise = phase.noise
+    if isinstance(noise, NoNoise):
+        return noise
+    if not isinstance(noise, Laplace | Gaussian):
+        raise TypeError(f"a phase with {type(noise).__name__} noise cannot be ended early")
+    length = math.fsum if isinstance(noise, Laplace) else lambda shift: math.hypot(*shift)
+    before, after = (max(length(shift.tolist()) for shift in p.shifts()) for p in (phase, fewer))
+    factor = after / before * (1 + _ROUNDING) if before else 1.0
+    if isinstance(noise, Laplace):
+        return replace(noise, scale=noise.scale * factor)
+    return replace(noise, sigma=noise.sigma * factor)
+
+
+def noise_deviations(phases: Sequence[Phase]) -> FloatArray:
+    """Return the standard deviation of the noise in each estimate of the last phase of a run."""
+    decoder = phases[-1].decoder
+    coordinates = np.repeat(
+        [phase.noise.standard_deviation for phase in phases],
+        [phase.coordinates for phase in phases],
+    )
+    return np.asarray(np.linalg.norm(decoder * coordinates[-decoder.shape[1] :], axis=1))

@@ -1,0 +1,235 @@
+"""G-optimal designs with small support, the allocation of OD-LinBAI and DP-OD (App. E).
+
+By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with
+V = sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and
+that variance is then r, the rank. So the gap to optimality is known at every step, and the solver
+stops on it. The support is then reduced to at most r(r+1)/2 arms without changing V: the rounding
+of OD-LinBAI stays within its budget only with that limit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.max_det import basis_coordinates
+from dpbai.scaling import span_coordinates
+
+_REFRESH = 50
+_MAX_STEPS = 100_000
+_ILL_CONDITIONED = 1e3
+_CORRECTIONS = 3
+_LEAST_TOLERANCE = 1e-12  # below, rounding error decides
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A G-optimal design of K vectors that span r dimensions.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (K,)
+        The share of pulls of each arm; non-negative, sum 1.
+    support : ndarray of int
+        The arms with positive weight, increasing; at most r(r+1)/2 of them.
+    max_variance : float
+        max_i a_i' V(weights)^-1 a_i, at least r; r exactly when optimal.
+    """
+
+    weights: FloatArray
+    support: IntArray
+    max_variance: float
+
+
+def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
+    """Find a G-optimal design of the rows of `vectors`.
+
+    Parameters
+    ----------
+    vectors : array_like of shape (K, d)
+        Feature vectors, K >= 1, of any rank r.
+    tolerance : float, default 1e-8
+        At least 1e-12. The search ends when the largest variance is at most r (1 + tolerance).
+
+    Returns
+    -------
+    Design
+        With support at most r(r+1)/2. If K = r its weights are exactly 1/r. If all vectors are
+        zero, nothing needs to be pulled: weights are zero and the support is empty.
+
+    Raises
+    ------
+    RuntimeError
+        If the gap does not reach `tolerance` in 100000 steps, or because of rounding error.
+
+    Notes
+    -----
+    Pairwise steps: weight moves from the arm of the support with the smallest variance to the arm
+    with the largest, as far as the determinant grows, in closed form (vertex exchange, Boehning,
+    1986). Now and then Newton's step on the support comes between, which ends the slow zigzag near
+    the optimum. The start is the column-pivoted QR basis.
+    """
+    array = _check.matrix(vectors, "vectors", least_rows=1)
+    tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
+    return design_in_basis(span_coordinates(array), tolerance)[0]
+
+
+def design_in_basis(
+    reduced: FloatArray, tolerance: float = 1e-8
+) -> tuple[Design, IntArray, FloatArray]:
+    """Return a G-optimal design of vectors that span R^r, a basis, and all coordinates in it."""
+    arms, rank = reduced.shape
+    weights = np.zeros(arms)
+    if rank == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Design(weights, nothing, 0.0), nothing, reduced
+    # The design does not depend on the basis; in that of the start all numbers are of order one.
+    basis, coordinates = basis_coordinates(reduced)
+    vectors = _refined(coordinates, reduced, reduced[basis])
+    weights[basis] = 1 / rank
+    weights = _exchange(vectors, weights, tolerance)
+    weights = _reduce_support(vectors, weights)
+    # No design has less than the rank: what is computed below it is rounding.
+    variance = max(float(rank), float(_variances(vectors, weights).max()))
+    return Design(weights, np.flatnonzero(weights), variance), basis, coordinates
+
+
+def whitening(
+    vectors: FloatArray, weights: FloatArray, known: FloatArray | float = 0.0
+) -> FloatArray:
+    """Return W with W'VW = I, V = `known` + sum of weight_i a_i a_i', positive definite."""
+    root, failed = linalg.lapack.dpotrf(known + (vectors.T * weights) @ vectors, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("weights must be on vectors that span all others")
+    return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
+
+
+def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return coordinates with `vectors = coordinates @ basis` to within their own rounding.
+
+    Those of a nearly singular basis have lost digits, and with them the gap to optimality would
+    mean little. Corrections from residuals without rounding error bring them back.
+    """
+    columns = np.frexp(np.abs(vectors).max(axis=0))[1]
+    vectors, basis = np.ldexp(vectors, -columns), np.ldexp(basis, -columns)
+    if not np.linalg.cond(basis) > _ILL_CONDITIONED:
+        return coordinates
+    for _ in range(_CORRECTIONS):
+        products, errors = _exact_products(coordinates[:, :, None], basis)
+        terms = np.concatenate([vectors[:, None], -products, -errors], axis=1)
+        residuals = [[math.fsum(entry) for entry in row] for row in terms.transpose(0, 2, 1)]
+        coordinates = coordinates + np.linalg.solve(basis.T, np.array(residuals).T).T
+    return coordinates
+
+
+def _exact_products(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return products and their rounding errors (Dekker, 1971)."""
+    (x1, x2), (y1, y2) = (_halves(value) for value in (x, y))
+    product = x * y
+    return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+
+
+def _halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return two numbers of half the digits that add up to x (Veltkamp, 1968)."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _variances(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.asarray(((vectors @ whitening(vectors, weights)) ** 2).sum(axis=1))
+
+
+def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
+    """Move weight between pairs of arms until the largest variance is within the tolerance."""
+    rank = vectors.shape[1]
+    for step in range(_MAX_STEPS):
+        if step % _REFRESH == 0:
+            if step:
+                weights = _newton(vectors, weights)
+            inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
+            variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
+        gain = int(variances.argmax())
+        if variances[gain] <= rank * (1 + tolerance):
+            if _variances(vectors, weights).max() <= rank * (1 + tolerance):
+                return weights
+            if step % _REFRESH == 0:
+                break
+        lose = int(np.where(weights > 0, variances, np.inf).argmin())
+        pair = vectors[[gain, lose]]
+        columns = inverse @ pair.T
+        (more, shared), (_, less) = (pair @ columns).tolist()
+        spread = more * less - shared**2
+        amount = float(weights[lose])
+        if 2 * amount * spread > more - less:
+            amount = (more - less) / (2 * spread)
+        if not amount > 0:
+            break
+        weights[gain] += amount
+        weights[lose] = 0.0 if amount == weights[lose] else weights[lose] - amount
+        # det V grows by the factor 1 + amount (more - less) - amount^2 spread (matrix determinant
+        # lemma); the inverse follows by a correction of rank two, and the variances with it.
+        up, down, cross = 1 + amount * more, 1 - amount * less, amount * shared
+        correction = np.array([[down, cross], [cross, -up]]) * (amount / (up * down + cross**2))
+        inverse -= columns @ correction @ columns.T
+        moves = columns.T @ vectors.T
+        variances -= (correction @ moves * moves).sum(axis=0)
+    raise RuntimeError(f"no design within tolerance {tolerance} was found; try a larger one")
+
+
+def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    """Take Newton's step on the support, as far as no weight is negative, if det V grows by it.
+
+    The variances v are the gradient of log det V, and -H, H_ij = (a_i' V^-1 a_j)^2, its second
+    derivatives; H w = v, so the step leads from w to 2 w - H^-1 1 / (1' H^-1 1).
+    """
+    support = np.flatnonzero(weights)
+    arms, share = vectors[support], weights[support]
+    information = (arms * share[:, None]).T @ arms
+    second = (arms @ np.linalg.solve(information, arms.T)) ** 2
+    solution = linalg.lstsq(second, np.ones(support.size))[0]
+    moved = _moved(share, share - solution / solution.sum(), 1.0)
+    before, after = (np.linalg.slogdet((arms * w[:, None]).T @ arms)[1] for w in (share, moved))
+    result = weights.copy()
+    if after > before:
+        result[support] = moved
+    return result
+
+
+def _moved(weights: FloatArray, direction: FloatArray, most: float) -> FloatArray:
+    """Return weights moved along a direction, by `most` or until the first of them is 0."""
+    falling = direction < 0
+    ratios = np.full(weights.size, np.inf)
+    ratios[falling] = weights[falling] / -direction[falling]
+    length = min(most, ratios.min())
+    moved = np.maximum(weights + length * direction, 0.0)
+    return np.asarray(np.where(ratios > length, moved, 0.0))
+
+
+def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    """Drop arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
+
+    Of r(r+1)/2 + 1 arms the matrices a_i a_i' are linearly dependent, and weight moves along a
+    dependency until one weight is zero. At the optimum this leaves the sum of the weights at 1,
+    because trace(V^-1 a_i a_i') = r on the whole support.
+    """
+    rank = vectors.shape[1]
+    rows, columns = np.triu_indices(rank)
+    weights = weights.copy()
+    support = np.flatnonzero(weights)
+    while support.size > rows.size:
+        some = support[: rows.size + 1]
+        direction = linalg.qr(vectors[some][:, rows] * vectors[some][:, columns])[0][:, -1]
+        if direction.max() < -direction.min():
+            direction = -direction
+        weights[some] = _moved(weights[some], np.asarray(-direction), np.inf)
+        support = np.flatnonzero(weights)
+    if support.size == rank:  # the best weights on a basis are equal
+        weights[support] = 1.0
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,168 @@
+"""The lower bound of Theorem 4.7: change of measure, its constants, and its three cases.
+
+Two bounds carry the theorem. Some instance of every large K and H_BAI has error above
+exp(-401 T/(log K H_BAI)), with or without privacy; and of the instances of `hard_instances`, one
+has error above exp(-97 T/(log K H_pri)) under any consistent epsilon-private policy. (The theorem's
+text omits "epsilon-private"; its third case needs it.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpbai import _check
+from dpbai.hardness import hardness
+from dpbai.instance import Instance
+
+BAI_CONSTANT = 401
+PRI_CONSTANT = 97
+
+
+def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
+    """Return the log of the paper's factor between two instances, 6 epsilon n TV.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of the policy, finite: without privacy nothing bounds the factor.
+    pulls : int
+        n, after how many pulls of the one arm that differs the policy is stopped.
+    distance : float
+        Total variation distance of that arm's two reward laws, in [0, 1]: 2 gamma between Bernoulli
+        laws of means 1/2 - gamma and 1/2 + gamma.
+
+    Returns
+    -------
+    float
+        The log of what P(output) under one instance can at most be, in units of P(output) under the
+        other, Lemma (lemmakarwa2017).
+
+    Notes
+    -----
+    The paper states it for every epsilon. It holds while e^epsilon - 1 <= 6 epsilon, up to
+    epsilon = 2.91, and fails beyond; the proof of the lower bound uses it below 1 only.
+    `sharp_change_of_measure` holds always.
+    """
+    epsilon, pulls, distance = _checked(epsilon, pulls, distance)
+    return 6 * epsilon * pulls * distance
+
+
+def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
+    """Return the log of the least factor that serves, n log(1 + (e^epsilon - 1) TV).
+
+    Parameters are those of `change_of_measure`.
+
+    Notes
+    -----
+    One reward at a time: as a function of it the probability of an output ranges within a factor
+    e^epsilon, so its means under two laws differ by at most TV (e^epsilon - 1) times its least
+    value. Randomized response attains it.
+    """
+    epsilon, pulls, distance = _checked(epsilon, pulls, distance)
+    if distance == 0:
+        return 0.0
+    if epsilon < 1:
+        return pulls * math.log1p(distance * math.expm1(epsilon))
+    # e^epsilon may overflow: log(1 + TV (e^eps - 1)) = eps + log(TV + (1 - TV) e^-eps).
+    return pulls * (epsilon + math.log(distance + (1 - distance) * math.exp(-epsilon)))
+
+
+def lower_bound(instance: Instance, *, epsilon: float, budget: int) -> float:
+    """Return exp(-97 T / (log K H_pri)), Lemma H.5.
+
+    Some instance of `hard_instances` has at least this error, from `lower_bound_valid_from` on.
+    Other instances need not. `epsilon` is finite.
+    """
+    hard = hardness(instance, epsilon=_check.positive(epsilon, "epsilon"))
+    return _decay(PRI_CONSTANT, budget, instance.arms, hard.pri)
+
+
+def lower_bound_bai(instance: Instance, *, budget: int) -> float:
+    """Return exp(-401 T / (log K H_BAI)), the paper's version of Carpentier and Locatelli (2016).
+
+    Some instances of every large K and H_BAI have at least this error, private or not.
+    """
+    hard = hardness(instance, epsilon=math.inf)
+    return _decay(BAI_CONSTANT, budget, instance.arms, hard.bai)
+
+
+def lower_bound_valid_from(*, arms: int, pri: float) -> float:
+    """Return from which T the constant 97 covers 96, the factor 1/4, and rounding.
+
+    Parameters
+    ----------
+    arms : int
+        K, at least 4.
+    pri : float
+        The largest H_pri of `hard_instances`.
+
+    Returns
+    -------
+    float
+        log(4) log(K) H_pri + 24 (K - 1).
+
+    Notes
+    -----
+    The paper's (1/4) exp(-96 T/(log K H_pri)) is at least exp(-97 T/(log K H_pri)) from
+    T = log(4) log(K) H_pri on. But its n_i = 4 E N_i must be rounded up to a whole number for early
+    stopping, which adds at most K - 1 to their sum 4 T: hence the second term. Besides, T must be
+    so large that the policy recommends the best arm of v^(0) with probability above 1/2.
+    """
+    arms = _check.whole(arms, "arms", least=4)
+    return math.log(4) * math.log(arms) * _check.positive(pri, "pri") + 24 * (arms - 1)
+
+
+@dataclass(frozen=True)
+class CaseThresholds:
+    """From where the three cases of Theorem 4.7 hold, as logarithms: they are huge.
+
+    Attributes
+    ----------
+    log_log_arms : float
+        Case 1, log log K: log K / 401 > 2 c (log K)^beta from log K = (802 c)^(1/(1 - beta)) on.
+    printed_log_log_arms : float
+        The paper's log K = 401^(1/(1 - beta)) (2 c)^(beta/(1 - beta)): too small when 2 c > 1.
+    log_bai : float
+        Case 2, log H_BAI: H / 401 > 2 c H^beta from H = (802 c)^(1/(1 - beta)) on.
+    log_pri : float
+        Case 3, log H_pri: H / 97 > 2 c H^beta from H = (194 c)^(1/(1 - beta)) on.
+    """
+
+    log_log_arms: float
+    printed_log_log_arms: float
+    log_bai: float
+    log_pri: float
+
+
+def case_thresholds(*, beta: float, c: float) -> CaseThresholds:
+    """Return from where the three cases of Theorem 4.7 hold.
+
+    Parameters
+    ----------
+    beta : float
+        The one of beta_1, beta_2, beta_3 that is below 1, in [0, 1).
+    c : float
+        The constant of the theorem, positive and finite.
+    """
+    power = 1 / (1 - _check.number(beta, "beta", "[0, 1)"))
+    c = _check.positive(c, "c")
+    bai = power * (math.log(2 * BAI_CONSTANT) + math.log(c))
+    return CaseThresholds(
+        log_log_arms=bai,
+        printed_log_log_arms=power * (math.log(BAI_CONSTANT) + beta * (math.log(2) + math.log(c))),
+        log_bai=bai,
+        log_pri=power * (math.log(2 * PRI_CONSTANT) + math.log(c)),
+    )
+
+
+def _decay(constant: int, budget: int, arms: int, hard: float) -> float:
+    return math.exp(-constant * _check.whole(budget, "budget") / (math.log(arms) * hard))
+
+
+def _checked(epsilon: float, pulls: int, distance: float) -> tuple[float, int, float]:
+    return (
+        _check.positive(epsilon, "epsilon"),
+        _check.whole(pulls, "pulls", least=0),
+        _check.number(distance, "distance", "[0, 1]"),
+    )

@@ -1,0 +1,317 @@
+"""The plan of one phase, and what a policy is: a planner of phases.
+
+All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
+number and on the active set alone. A `Phase` says it completely. No policy draws a random number or
+sees a reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same
+plan. A policy may also remember: estimate from all that was released so far, and plan with the path
+of active sets in view. What was released is public, so this costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.noise import Noise
+from dpbai.ranking import BoolArray, Ranking
+
+_COARSE = 2.0**-1022  # doubles below have fewer digits
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """The plan of one phase.
+
+    Released is `release @ empirical_means + noise`; the estimated means of the active arms are
+    `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``). A phase
+    that remembers decodes the releases of all phases so far, oldest first.
+
+    Attributes
+    ----------
+    index : int
+        p, counted from 1.
+    active : tuple of int
+        Arms in play, increasing.
+    pulled : tuple of int
+        The m arms to pull, some of the active ones; distinct, since no reward is used twice.
+    pulls : tuple of int
+        How often to pull each of them, each at least 1.
+    noise : Noise
+        Law of the independent noise on each of the q released coordinates.
+    keep : int
+        s_{p+1}, how many arms survive: all of them at most (OD-LinBAI plans that for few arms).
+    release_matrix : ndarray of shape (q, m) or None
+        None stands for the identity, q = m.
+    decoder_matrix : ndarray of shape (len(active), remembered + q) or None
+        None stands for the identity: nothing is remembered, and q = len(active).
+    remembered : int, default 0
+        How many coordinates the phases before have released, if their releases are decoded too.
+    """
+
+    index: int
+    active: tuple[int, ...]
+    pulled: tuple[int, ...]
+    pulls: tuple[int, ...]
+    noise: Noise
+    keep: int
+    release_matrix: FloatArray | None = None
+    decoder_matrix: FloatArray | None = None
+    remembered: int = 0
+
+    def __init_subclass__(cls) -> None:
+        # A subclass could execute something else than the plan that its privacy is computed from.
+        raise TypeError("Phase cannot be subclassed: all that a phase may do is in its attributes")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", _check.whole(self.index, "index"))
+        active = _check.active_set(self.active, _check.LARGEST_COUNT)
+        pulled = _check.integers(self.pulled, "pulled", least=0)
+        pulls = _check.integers(self.pulls, "pulls", least=1)
+        if len(set(pulled)) < len(pulled) or not set(pulled) <= set(active):
+            raise ValueError(f"pulled must be distinct active arms, got {_check.told(pulled)}")
+        if len(pulls) != len(pulled):
+            raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
+        _check.kind(self.noise, "noise", Noise)
+        object.__setattr__(self, "keep", _check.whole(self.keep, "keep"))
+        if self.keep > len(active):
+            raise ValueError(f"keep must be at most {len(active)} active arms, got {self.keep}")
+        object.__setattr__(self, "active", active)
+        object.__setattr__(self, "pulled", pulled)
+        object.__setattr__(self, "pulls", pulls)
+        for name, shape in (
+            ("release_matrix", (None, len(pulled))),
+            ("decoder_matrix", (len(active), None)),
+        ):
+            if getattr(self, name) is not None:
+                checked = _check.shaped(getattr(self, name), name, shape)
+                object.__setattr__(self, name, checked)
+        remembered = _check.whole(self.remembered, "remembered", least=0)
+        object.__setattr__(self, "remembered", remembered)
+        decoded = len(active) if self.decoder_matrix is None else self.decoder_matrix.shape[1]
+        if decoded != remembered + self.coordinates or (remembered and self.decoder_matrix is None):
+            raise ValueError(
+                f"decoder_matrix must decode as many coordinates as are remembered and released, "
+                f"{remembered} + {self.coordinates}, and "
+                f"{'without one' if self.decoder_matrix is None else 'it'} decodes {decoded}"
+            )
+
+    @property
+    def release(self) -> FloatArray:
+        """The matrix of shape (q, m) that makes the released statistic of the empirical means."""
+        return np.eye(len(self.pulled)) if self.release_matrix is None else self.release_matrix
+
+    @property
+    def decoder(self) -> FloatArray:
+        """The matrix of shape (len(active), remembered + q) that makes estimates of releases."""
+        return np.eye(len(self.active)) if self.decoder_matrix is None else self.decoder_matrix
+
+    @property
+    def coordinates(self) -> int:
+        """q, the number of released coordinates."""
+        matrix = self.release_matrix
+        return len(self.pulled) if matrix is None else matrix.shape[0]
+
+    @property
+    def cost(self) -> int:
+        """Pulls in all."""
+        return sum(self.pulls)
+
+    def shifts(self, factor: float = 1.0) -> tuple[FloatArray, ...]:
+        """Return how far one reward of each pulled arm, moved by `factor`, moves the statistic.
+
+        It moves the mean of its arm j by `factor` / n_j, and so the release by at most
+        abs(release[:, j]) factor / n_j. Coordinates that do not move may be left out.
+        """
+        if self.release_matrix is None:
+            by_pulls = {n: _upwards(np.array([1 / n]) * factor) for n in set(self.pulls)}
+            return tuple(by_pulls[n] for n in self.pulls)
+        moves = self.release_matrix != 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            shifts = _upwards(np.abs(self.release_matrix) / np.array(self.pulls)) * factor
+        return tuple(np.where(moves, _upwards(shifts), 0.0).T)
+
+    @cached_property
+    def losses(self) -> tuple[float, ...]:
+        """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone."""
+        return self._losses(1.0)
+
+    def loss(self, reward_bound: float = 1.0) -> float:
+        """Return the largest privacy loss of one reward, for rewards in [0, `reward_bound`]."""
+        return max(self._losses(_check.positive(reward_bound, "reward_bound")), default=0.0)
+
+    def _losses(self, reward_bound: float) -> tuple[float, ...]:
+        shifts = self.shifts(reward_bound)
+        distinct = {id(shift): shift for shift in shifts}
+        losses = {key: self.noise.loss(shift) for key, shift in distinct.items()}
+        return tuple(losses[id(shift)] for shift in shifts)
+
+    def statistic(self, means: FloatArray) -> FloatArray:
+        """Return the statistic before noise; `means` has shape (..., m), the result (..., q)."""
+        return means if self.release_matrix is None else means @ self.release_matrix.T
+
+    def estimates(self, released: FloatArray) -> FloatArray:
+        """Return estimated means, shape (..., len(active)), of releases (..., remembered + q)."""
+        return released if self.decoder_matrix is None else released @ self.decoder_matrix.T
+
+    @cached_property
+    def reach(self) -> FloatArray:
+        """The largest size of each own statistic, for rewards in [0, 1]; shape (remembered + q,).
+
+        It is 0 for what is remembered, whose size is not known here.
+        """
+        sizes = np.zeros(self.remembered + self.coordinates)
+        matrix = self.release_matrix
+        sizes[self.remembered :] = 1 if matrix is None else np.abs(matrix).sum(axis=1)
+        return sizes
+
+    def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
+        """Return which arms survive for sure, and which tie for the places left.
+
+        Shapes are (trials, len(active)), for releases of shape (trials, remembered + q). Where as
+        many arms tie as there are places, all of them survive.
+        """
+        return self._ranking.tied(released)
+
+    def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Return the surviving arms, increasing, shape (trials, keep).
+
+        `released` has shape (trials, remembered + q). Arms that tie for the last places get them at
+        random, all with the same chance; from `rng` nothing is drawn where there is no tie.
+        """
+        some, kept = self._ranking.survivors(released, rng)
+        arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
+        if self.keep > 1:
+            return arms[np.nonzero(kept.T)[1]].reshape(len(released), self.keep)
+        numbers = np.arange(len(arms), dtype=np.float64)  # a product of floats is fast
+        return arms[(numbers @ kept).astype(np.int64)][:, None]
+
+    def survivals(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Return in how many trials each active arm survives; shape and ties as in `survivors`."""
+        some, kept = self._ranking.survivors(released, rng)
+        times = np.zeros(len(self.active), dtype=np.int64)
+        times[some] = [np.count_nonzero(row) for row in kept]
+        return times
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return Ranking(self.decoder_matrix, self.reach, self.keep)
+
+
+def _upwards(shifts: FloatArray) -> FloatArray:
+    """Return shifts as they are, but rounded up where doubles near 0 are too coarse for them."""
+    return np.where(shifts < _COARSE, np.nextafter(shifts, math.inf), shifts)
+
+
+def checked_step(
+    index: int, active: Sequence[int], sizes: Sequence[int], arms: int
+) -> tuple[tuple[int, ...], int]:
+    """Return the active set, checked, and how many arms phase `index` keeps of it.
+
+    `sizes` lists the numbers of active arms in phases 1, 2, ..., then 1.
+    """
+    active = _check.active_set(active, arms)
+    _check.whole(index, "index")
+    if index >= len(sizes):
+        raise ValueError(f"index must be a phase of 1..{len(sizes) - 1}, got {index}")
+    size, keep = sizes[index - 1 : index + 1]
+    if len(active) != size:
+        raise ValueError(f"active must hold {size} arms in phase {index}, got {len(active)}")
+    return active, keep
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A planner of phases; pure, so that plans can be cached, inspected and audited.
+
+    A run answers with one arm. Whoever wants the m best finds the estimates of all arms among what
+    a run releases, as private as the answer, but no policy here is made for it, and no engine ends
+    with more than one arm. Nor does one shift pulls to arms that cost less: a budget counts pulls.
+    What a plan costs is known from it beforehand, and the guarantee of a policy that weighs pulls
+    by their cost follows from its plans like that of any other.
+    """
+
+    @property
+    def features(self) -> FloatArray:
+        """Feature vectors, shape (K, d)."""
+
+    @property
+    def budget(self) -> int:
+        """T, which the pulls of all phases together never exceed.
+
+        A policy that may exceed it, as with the paper's own T', says so by a property `most_pulls`.
+        """
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index`, counted from 1, when `active` are in play."""
+
+
+def remembers(policy: Policy) -> bool:
+    """Return whether a policy plans with the path of active sets, and decodes all releases.
+
+    It then has `remembers = True`, and its `phase` takes the phases before as a third argument.
+    """
+    return getattr(policy, "remembers", False) is True
+
+
+def path_after(policy: Policy, past: tuple[Phase, ...], phase: Phase) -> tuple[Phase, ...]:
+    """Return the `past` of the phase after `phase`: empty for a policy that does not remember."""
+    return (*past, phase) if remembers(policy) else ()
+
+
+def arms_of(policy: Policy) -> int:
+    """Return K, the number of arms, of what is checked to be a policy."""
+    features = _check.kind(policy, "policy", Policy).features
+    if np.ndim(features) != 2 or not len(features):
+        raise ValueError("policy must have features of shape (K, d)")
+    return len(features)
+
+
+def planned(
+    policy: Policy,
+    index: int,
+    active: Sequence[int],
+    *,
+    spent: int = 0,
+    past: tuple[Phase, ...] = (),
+) -> Phase:
+    """Return the plan of one phase, if it is one that an engine may execute.
+
+    All engines get their plans here. That a plan makes sense in itself, `Phase` has checked; what a
+    policy may still do wrong, and what is an error, is to plan another phase, to spend more than it
+    has after the pulls `spent` before, or never to end. The phases of the `past` are read only if
+    the policy remembers.
+    """
+    active = tuple(active)
+    told = (past,) if remembers(policy) else ()
+    phase = policy.phase(index, active, *told)
+    if not isinstance(phase, Phase):
+        raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
+    if (phase.index, phase.active) != (index, active):
+        raise ValueError(
+            f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "
+            f"planned phase {phase.index} for active {_check.told(phase.active)}"
+        )
+    released = sum(before.coordinates for before in past) if remembers(policy) else 0
+    if phase.remembered != released:
+        raise ValueError(
+            f"policy must plan phase {index} for the {released} coordinates that are remembered, "
+            f"and planned it for {phase.remembered}"
+        )
+    most = policy.budget
+    if spent + phase.cost > most:
+        most = getattr(policy, "most_pulls", most)
+    if spent + phase.cost > most:
+        raise ValueError(
+            f"policy must never pull more than its budget, {most}, and phase {index} takes "
+            f"{phase.cost} pulls after {spent} in the phases before"
+        )
+    if phase.keep == len(active) and (not phase.cost or index > most + arms_of(policy)):
+        raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
+    return phase

@@ -1,0 +1,150 @@
+"""The plans that a run can come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, takewhile
+from math import comb
+from typing import Protocol, TypeGuard
+
+import numpy as np
+
+from dpbai import _check
+from dpbai.phase import Phase, Policy, arms_of, planned, remembers
+
+Transcript = tuple[tuple[int, ...], ...]
+"""The arms that survive phase 1, phase 2, and so on to the one recommended."""
+
+Reads = tuple[tuple[int, int, int], ...]
+"""An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
+
+_LISTED = {"phase", "representatives", "collections", "_collection", "_plan", "_noise"}
+
+
+class Representable(Policy, Protocol):
+    """A policy that lists, for each phase, plans that release all that the phase may release."""
+
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return these plans of phase `index`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a run may come to: the arms in play, and the stages before that led there."""
+
+    policy: Policy
+    active: tuple[int, ...]
+    before: tuple[Stage, ...] = ()
+
+    @classmethod
+    def first(cls, policy: Policy) -> Stage:
+        """Return the stage at which a run begins."""
+        return cls(policy, tuple(range(arms_of(policy))))
+
+    def then(self, kept: tuple[int, ...]) -> Stage:
+        """Return the stage that follows if these arms survive."""
+        return replace(self, active=kept, before=(*self.before, self))
+
+    def all_from(self) -> Iterator[Stage]:
+        """Yield the stage and all that may follow, but for the ends of runs."""
+        if len(self.active) > 1:
+            yield self
+            for kept in combinations(self.active, self.phase.keep):
+                yield from self.then(kept).all_from()
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has survived so far."""
+        return tuple(stage.active for stage in (*self.before, self))[1:]
+
+    @property
+    def spent(self) -> int:
+        """Pulls so far."""
+        return sum(stage.phase.cost for stage in self.before)
+
+    @cached_property
+    def phase(self) -> Phase:
+        """The plan that comes next."""
+        past = tuple(stage.phase for stage in self.before)
+        index = len(past) + 1
+        return planned(self.policy, index, self.active, spent=self.spent, past=past)
+
+    @property
+    def executed(self) -> Phase:
+        """What the engine makes of the plan."""
+        return self.phase
+
+    @property
+    def reads(self) -> Reads:
+        """Which rewards the engine reads for it: the next of each arm."""
+        so_far: Counter[int] = Counter()
+        for stage in self.before:
+            so_far.update(dict(zip(stage.phase.pulled, stage.phase.pulls, strict=True)))
+        rows = zip(self.phase.pulled, self.phase.pulls, strict=True)
+        return tuple((arm, so_far[arm], so_far[arm] + pulls) for arm, pulls in rows)
+
+
+def representable(policy: Policy) -> TypeGuard[Representable]:
+    """Return whether a policy lists all its releases itself, and can be believed.
+
+    These are classes of this library, with any noise; a class of someone else's that chooses arms
+    or plans phases in another way is not believed.
+    """
+    order = type(policy).__mro__
+    below = list(takewhile(lambda cls: not _lists(cls), order))
+    return len(below) < len(order) and not any(
+        _LISTED & vars(known).keys() for known in (policy, *below)
+    )
+
+
+def _lists(cls: type) -> bool:
+    """Return whether a class is one of this library that lists its releases."""
+    return cls.__module__.startswith("dpbai.") and hasattr(cls, "representatives")
+
+
+def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
+    """Return the plans of each phase, over all active sets that may survive, and whether all.
+
+    When a phase has more than `limit` active sets in all, some of them are drawn at random.
+    """
+    rng = np.random.default_rng(0)
+    stages, plans, complete = [Stage.first(policy)], [], True
+    while stages := _distinct(stages):
+        _check_pure(stages[0])
+        plans.append([stage.phase for stage in stages])
+        if sum(comb(len(phase.active), phase.keep) for phase in plans[-1]) <= limit:
+            ways = [(at, combinations(at.active, at.phase.keep)) for at in stages]
+            stages = [at.then(kept) for at, sets in ways for kept in sets]
+        else:
+            complete = False
+            drawn = [stages[number] for number in rng.integers(len(stages), size=limit)]
+            kept = [rng.choice(stage.active, stage.phase.keep, replace=False) for stage in drawn]
+            stages = [at.then(tuple(sorted(k.tolist()))) for at, k in zip(drawn, kept, strict=True)]
+    return plans, complete
+
+
+def _distinct(stages: list[Stage]) -> list[Stage]:
+    """Return stages that are not ends, by their arms, and one of those that plan the same.
+
+    It is the one that has spent most: if it can go on, all of them can.
+    """
+    dearest: dict[tuple[tuple[int, ...], tuple[Stage, ...]], Stage] = {}
+    for stage in stages:
+        if len(stage.active) > 1:
+            key = stage.active, stage.before if remembers(stage.policy) else ()
+            dearest[key] = max(dearest.get(key, stage), stage, key=lambda stage: stage.spent)
+    return sorted(dearest.values(), key=lambda stage: stage.active)
+
+
+def _check_pure(stage: Stage) -> None:
+    """Raise ValueError if a policy plans the phase differently when it is asked again."""
+    phase, again = stage.phase, replace(stage).phase
+    for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses"):
+        if not np.array_equal(getattr(phase, name), getattr(again, name)):
+            raise ValueError(
+                f"policy must plan the same phase each time, and {name} of phase {phase.index} for "
+                f"active {_check.told(phase.active)} changed"
+            )

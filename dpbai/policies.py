@@ -1,0 +1,364 @@
+"""The policies of the paper: DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD.
+
+DP-BAI, DP-BAI-Gauss and Baseline (Algorithms 1 and 2, Sec. 5) differ in the noise (Gauss) and in
+the arms that they pull (Baseline) only. OD-LinBAI (Yang and Tan, NeurIPS 2022) pulls a G-optimal
+design in each phase and estimates by least squares; it is not private. DP-OD (App. E) adds Laplace
+noise to its moment vector U = sum of a x over all pulls.
+
+Each plans, phase by phase, what to pull, what to release, and how many arms stay. Nothing here
+draws a random number or sees a reward. An argument outside the range that is stated for it is a
+`ValueError`; if a budget is too small, the message names the least one.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy import linalg
+
+from dpbai import _check
+from dpbai._check import FloatArray, IntArray
+from dpbai.g_optimal import design_in_basis
+from dpbai.max_det import max_det
+from dpbai.noise import (
+    CALIBRATIONS,
+    Gaussian,
+    Laplace,
+    Noise,
+    NoNoise,
+    gaussian_log_delta,
+    gaussian_sigma,
+)
+from dpbai.phase import Phase, checked_step
+from dpbai.scaling import rank, span_coordinates
+from dpbai.schedule import (
+    Schedule,
+    baseline_collections,
+    ceil_div,
+    dp_bai_collections,
+    enough,
+    pulls_max_det,
+)
+
+NORMS = ("l2", "l1")
+_LARGEST_SCALE = 1e305
+_OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
+
+
+@dataclass(frozen=True, eq=False)
+class DPBAI:
+    """DP-BAI: eliminate arms on noisy means of a Max-Det collection (Algorithm 1).
+
+    Parameters
+    ----------
+    features : array_like of shape (K, d)
+        Feature vectors of K >= 2 arms; they need not span R^d.
+    budget : int
+        T, how many pulls there may be in all.
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+    convention : {"printed", "proof"}
+        Which of the paper's two sequences of sizes to use, see `Schedule`.
+    budget_rule : {"strict", "printed"}
+        "strict" never pulls more than `budget`; "printed" keeps the paper's T', which may.
+    """
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+    epsilon: float
+    convention: str = "printed"
+    budget_rule: str = "strict"
+
+    collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(dp_bai_collections)
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        self.schedule.usable_budget  # noqa: B018  (a budget that is too small fails here)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Sizes of the active sets, M, and the usable budget T'."""
+        arms, dimension = self.features.shape
+        rules = self.convention, self.budget_rule, type(self).collections
+        return Schedule(arms, dimension, self.budget, *rules)
+
+    @cached_property
+    def most_pulls(self) -> int:
+        """The most pulls of any run: `budget`, or more where `budget_rule` is "printed"."""
+        return max(self.budget, self.schedule.dearest(self.schedule.usable_budget))
+
+    def noise(self, pulls: int) -> Noise:
+        """Return the noise on a mean of `pulls` rewards: Lap(1/(epsilon n)), lines 10 and 16."""
+        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon / pulls)
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index` for s_p `active` arms (Algorithm 1, lines 3 to 20)."""
+        active, keep = checked_step(index, active, self.schedule.sizes, len(self.features))
+        return self._planned(index, active, keep, *self._collection(active))
+
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return a plan of phase `index` for each number of arms that it may pull.
+
+        What a phase releases, and how noisily, depends on its active set through that number alone:
+        these few plans stand for all active sets where privacy is concerned.
+        """
+        size, keep = self.schedule.sizes[index - 1 : index + 1]
+        active = tuple(range(size))
+        return tuple(
+            self._planned(index, active, keep, active[:m], None if m == size else np.eye(size, m))
+            for m in sorted(type(self).collections(size, self.features.shape[1]))
+        )
+
+    def _planned(
+        self,
+        index: int,
+        active: tuple[int, ...],
+        keep: int,
+        pulled: tuple[int, ...],
+        decoder: FloatArray | None,
+    ) -> Phase:
+        pulls = self.schedule.pulls(self.schedule.usable_budget, len(pulled)) if pulled else 1
+        each, noise = (pulls,) * len(pulled), self.noise(pulls)
+        return Phase(index, active, pulled, each, noise, keep, decoder_matrix=decoder)
+
+    def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
+        """Return the arms to pull, and the coordinates of all active arms in them."""
+        vectors = self.features[list(active)]
+        if not pulls_max_det(rank(vectors), len(active)):
+            return active, None
+        found = max_det(vectors)
+        return tuple(active[i] for i in found.indices), found.coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline(DPBAI):
+    """Baseline: DP-BAI that ignores the features and pulls every active arm (Sec. 5).
+
+    Parameters are those of `DPBAI`. The T' of the paper overspends on its own instance; the default
+    rule "strict" does not.
+    """
+
+    collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(baseline_collections)
+
+    def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
+        return active, None
+
+
+@dataclass(frozen=True, eq=False)
+class DPBAIGauss(DPBAI):
+    """DP-BAI-Gauss: DP-BAI with Gaussian noise, (epsilon, delta)-private (Algorithm 2).
+
+    Parameters
+    ----------
+    delta : float
+        Privacy parameter, in (0, 1).
+    calibration : {"analytic", "classic"}
+        "classic" is the paper's variance 2 ln(1.25/delta) / (epsilon n)^2, which is proved only for
+        epsilon < 1 and does not give the stated delta for large epsilon. "analytic" is the exact
+        calibration of Balle and Wang (2018), right for every epsilon and smaller.
+
+    The others are those of `DPBAI`.
+
+    Warns
+    -----
+    UserWarning
+        From epsilon = 1 on for the classic calibration; it tells the delta that truly holds.
+    """
+
+    _: KW_ONLY
+    delta: float
+    calibration: str = "analytic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "delta", _check.proportion(self.delta, "delta"))
+        _check.choice(self.calibration, "calibration", CALIBRATIONS)
+        if self.calibration == "classic" and 1 <= self.epsilon < math.inf:
+            holds = math.exp(gaussian_log_delta(self.epsilon, self.sigma))
+            warnings.warn(
+                f"the classic Gaussian calibration is proved for epsilon < 1 only: at "
+                f"epsilon = {self.epsilon:g} the true delta is {holds:.3g}, "
+                f"{'not' if holds > self.delta else 'within'} the stated {self.delta:g}",
+                stacklevel=3,
+            )
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on a single reward in [0, 1]."""
+        return gaussian_sigma(self.epsilon, self.delta, self.calibration)
+
+    def noise(self, pulls: int) -> Noise:
+        """Return the noise on a mean of `pulls` rewards (Algorithm 2, lines 10 and 16)."""
+        if math.isinf(self.epsilon):
+            return NoNoise()
+        return Gaussian(self.sigma / pulls, self.delta)
+
+
+@dataclass(frozen=True, eq=False)
+class ODLinBAI:
+    """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
+
+    `features` and `budget` are those of `DPBAI`.
+
+    Notes
+    -----
+    R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
+    sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
+    arms, the last phase one. The support of a design in rank r is at most r(r+1)/2, so that
+    rounding up stays within what m leaves.
+
+    With fewer than ceil(d/2^r) arms, phase r pulls and keeps all of them. Features all beyond 2^200
+    or all below 2^-200 are taken in a unit that is a power of two; release and noise are in it too.
+    """
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
+        enough(self.budget, self.least_budget, *features.shape)
+
+    @cached_property
+    def scaled_features(self) -> FloatArray:
+        """The features in the unit that moments are released in: their own, unless it is huge."""
+        exponent = int(np.frexp(np.abs(self.features).max())[1])
+        own = abs(exponent) <= _OWN_UNIT
+        return self.features if own else np.asarray(np.ldexp(self.features, -exponent))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the active sets, then 1: K, ceil(d/2), ceil(d/4), ..., 1; never more than K."""
+        arms = len(self.features)
+        return (arms, *(min(arms, size) for size in self._halved), 1)
+
+    @property
+    def _halved(self) -> list[int]:
+        dimension = self.features.shape[1]
+        return [ceil_div(dimension, 2**r) for r in range(1, (dimension - 1).bit_length())]
+
+    @property
+    def least_budget(self) -> int:
+        """The least budget that leaves something to pull after what rounding up may cost."""
+        arms, dimension = self.features.shape
+        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(self._halved) + 1
+
+    @property
+    def pulls_per_phase(self) -> Fraction:
+        """m, the pulls of one phase before rounding up."""
+        return Fraction(self.budget + 1 - self.least_budget, len(self.sizes) - 1)
+
+    def noise(self, vectors: FloatArray) -> Noise:  # noqa: ARG002
+        """Return the noise on the moment vector of active `vectors`: none."""
+        return NoNoise()
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index` for the `active` arms, as many as it has."""
+        active, keep = checked_step(index, active, self.sizes, len(self.features))
+        vectors = span_coordinates(self.scaled_features[list(active)])
+        design, basis, coordinates = design_in_basis(vectors)
+        support = design.support
+        pulls = self._rounded_up(design.weights[support])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            release = vectors[support].T * pulls
+            decoder = _least_squares(vectors[basis], coordinates, support, pulls)
+        if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
+            raise ValueError(
+                "features must not differ so much in scale: least squares overflows for active "
+                f"{_check.told(active)}"
+            )
+        return Phase(
+            index=index,
+            active=active,
+            pulled=tuple(active[i] for i in support),
+            pulls=tuple(pulls.tolist()),
+            noise=self.noise(vectors),
+            keep=keep,
+            release_matrix=release,
+            decoder_matrix=decoder,
+        )
+
+    def _rounded_up(self, weights: FloatArray) -> IntArray:
+        """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend."""
+        shares = [Fraction(weight) for weight in weights.tolist()]
+        scale = self.pulls_per_phase / (sum(shares) or 1)
+        return np.array([math.ceil(share * scale) for share in shares], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class DPOD(ODLinBAI):
+    """DP-OD: OD-LinBAI with Laplace noise on each coordinate of the moment vector (App. E).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+    norm : {"l2", "l1"}
+        Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed; but one reward
+        moves the moment vector by a_i, and Laplace noise hides it by the L1 norm, so that the loss
+        can reach sqrt(d) epsilon. "l1" keeps the promised epsilon.
+
+    `features` and `budget` are those of `ODLinBAI`.
+
+    Notes
+    -----
+    The noise is tied to the coordinates that the features are given in: rotating or rescaling them
+    changes the policy. When the active arms span fewer dimensions, the coordinates are those of an
+    orthonormal basis of their span.
+    """
+
+    _: KW_ONLY
+    epsilon: float
+    norm: str = "l2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        _check.choice(self.norm, "norm", NORMS)
+        self.noise(self.scaled_features)  # a scale that overflows fails here
+
+    def noise(self, vectors: FloatArray) -> Noise:
+        """Return Lap(L/epsilon): L over all K arms as printed, or the L1 norm of active ones."""
+        if math.isinf(self.epsilon) or not vectors.any():
+            return NoNoise()
+        if self.norm == "l2":
+            length = float(np.linalg.norm(self.scaled_features, axis=1).max())
+        else:
+            length = float(np.abs(vectors).sum(axis=1).max())
+        if not 0 < length / self.epsilon < _LARGEST_SCALE:
+            raise ValueError(
+                f"features and epsilon must give noise of a scale below {_LARGEST_SCALE:g}, L / "
+                f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
+            )
+        return Laplace(length / self.epsilon)
+
+
+def _least_squares(
+    edges: FloatArray, coordinates: FloatArray, support: IntArray, pulls: IntArray
+) -> FloatArray:
+    """Return the matrix that makes estimates of the moment vector U = B' diag(n) x.
+
+    They are A V^-1 U, V = B' diag(n) B. In coordinates C of a basis E, A = C E, that is
+    C W^-1 E^-T U with W = C_B' diag(n) C_B, and no ill-conditioned E is squared.
+    """
+    if not support.size:
+        return coordinates
+    triangle = np.linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="r")
+    moments = linalg.lapack.dpotrs(triangle, coordinates.T)[0]  # W = triangle' triangle
+    columns = np.abs(edges).max(axis=0)
+    edges = edges / columns
+    rows = np.abs(edges).max(axis=1, keepdims=True)
+    return np.asarray(np.linalg.solve(edges / rows, moments / rows).T / columns)

@@ -1,0 +1,252 @@
+"""Grids of simulations: policies by budgets by epsilons, as one tidy table (Sec. 5).
+
+Each cell has a seed of its own, spawned from the study's, so a cell's result depends on nothing but
+the grid and that seed: not on the order in which cells run, nor on where. Finished cells are kept
+in a file that grows line by line, so that a study can be resumed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpbai import _check
+from dpbai._check import Seed
+from dpbai._describe import fingerprint, plain, restored
+from dpbai._parallel import in_any_order
+from dpbai.instance import Instance
+from dpbai.phase import Policy
+from dpbai.simulate import Simulation, simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FORMAT, _VERSION = "dpbai study", 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a study: a policy by name, its budget, and its epsilon (NaN if it has none)."""
+
+    name: str
+    budget: int
+    epsilon: float
+    policy: Policy
+
+
+def study(
+    policies: Mapping[str, Callable[..., Policy]],
+    instance: Instance,
+    *,
+    budgets: Sequence[int],
+    epsilons: Sequence[float],
+    trials: int,
+    seed: Seed = 0,
+    level: float = 0.95,
+    within: float = 0.0,
+    executor: Executor | None = None,
+    path: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Simulate every policy at every budget and epsilon.
+
+    Parameters
+    ----------
+    policies : mapping of str to callable
+        Names and makers: `maker(features, budget=..., epsilon=...)`, or without `epsilon` for a
+        policy that has none, such as `ODLinBAI`; that one is run once per budget. A maker that
+        takes any option (`**options`) is given `epsilon`.
+    instance : Instance
+        Where rewards come from; its features go to the makers.
+    budgets : sequence of int
+        Values of T.
+    epsilons : sequence of float
+        Values of the privacy parameter.
+    trials : int
+        Independent runs in each cell.
+    seed : int, SeedSequence or Generator, default 0
+        Root of the seeds of the cells.
+    level : float, default 0.95
+        Confidence of the Wilson intervals in columns `low` and `high`.
+    within : float, default 0
+        How far below the best an arm may be for column `within` to count it as right.
+    executor : concurrent.futures.Executor, optional
+        Runs the cells, in any number of workers; the table is the same without it. Cells whose
+        worker died are run again in this process, with the same seeds, and a `RuntimeWarning`.
+    path : path-like, optional
+        A file in which each finished cell is saved. If the same study has begun it, only the
+        missing cells are run.
+    progress : bool, default False
+        Show a progress bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each cell, in the order of policies, budgets, epsilons; columns policy, budget,
+        epsilon (NaN where it does not apply), trials, successes, success_rate, low, high, pulls
+        (the largest number in any trial), regret (mean loss of the answer), within (share of
+        answers at most `within` below the best).
+
+    Raises
+    ------
+    ValueError
+        If the grid is empty, any cell's arguments are out of range, or `path` is a file of another
+        study; before anything is run.
+    """
+    _check.trials(trials)
+    _check.proportion(level, "level")
+    within = _check.non_negative(within, "within")
+    _check.flag(progress, "progress")
+    if executor is not None:
+        _check.kind(executor, "executor", Executor)
+    _check.kind(instance, "instance", Instance)
+    _check.kind(policies, "policies", Mapping)
+    if not all(map(callable, policies.values())):
+        raise TypeError("policies must be makers of policies, by name")
+    if path is not None:
+        _check.path(path, "path")
+    budgets = _check.sequence(budgets, "budgets")
+    epsilons = _check.sequence(epsilons, "epsilons")
+    cells = list(_cells(policies, instance, budgets, epsilons))
+    if not cells:
+        raise ValueError("policies, budgets and epsilons must not be empty")
+    seeds = _check.seed_sequence(seed).spawn(len(cells))
+    file = None
+    if path is not None:
+        root = seeds[0].entropy, seeds[0].spawn_key
+        decisive = cells, instance.features, instance.laws, instance.best, trials, root
+        file = CellFile(path, fingerprint(decisive))
+    results = file.read(len(cells), instance.arms, trials) if file else {}
+    missing = [number for number in range(len(cells)) if number not in results]
+    calls = [
+        partial(simulate, cells[number].policy, instance, trials=trials, seed=seeds[number])
+        for number in missing
+    ]
+    from tqdm.auto import tqdm  # these two take longer to import than all of dpbai
+
+    with tqdm(total=len(cells), initial=len(results), disable=not progress, unit="cell") as bar:
+        for position, result in in_any_order(calls, executor):
+            number = missing[position]
+            results[number] = result
+            if file:
+                file.add(number, result)
+            bar.update()
+    rows = [_row(cell, results[number], level, within) for number, cell in enumerate(cells)]
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+def takes_epsilon(maker: Callable[..., Policy]) -> bool:
+    """Return whether a maker of policies takes `epsilon`, that is, whether it is private.
+
+    It does if it has such a parameter (`functools.partial` may have given it a default), or takes
+    any option (`**options`), which it can only hand on.
+    """
+    parameters = inspect.signature(maker).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return "epsilon" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+
+
+def _cells(
+    policies: Mapping[str, Callable[..., Policy]],
+    instance: Instance,
+    budgets: Sequence[int],
+    epsilons: Sequence[float],
+) -> Iterator[Cell]:
+    for (name, maker), budget in product(policies.items(), budgets):
+        options = [{"epsilon": epsilon} for epsilon in epsilons] if takes_epsilon(maker) else [{}]
+        for option in options:
+            policy = maker(instance.features, budget=budget, **option)
+            yield Cell(name, budget, float(option.get("epsilon", math.nan)), policy)
+
+
+def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[str, object]:
+    low, high = result.interval(level)
+    return {
+        "policy": cell.name,
+        "budget": cell.budget,
+        "epsilon": cell.epsilon,
+        "trials": result.trials,
+        "successes": result.successes,
+        "success_rate": result.success_rate,
+        "low": low,
+        "high": high,
+        "pulls": result.pulls,
+        "regret": result.regret,
+        "within": result.within(within),
+    }
+
+
+class CellFile:
+    """Finished cells of one study, one JSON line each.
+
+    Parameters
+    ----------
+    path : path-like
+        A new file, or one that the same study has begun; a last line that was cut short is dropped.
+    fingerprint : str
+        Of all that decides the results: grid, instance, trials and seed.
+
+    Raises
+    ------
+    ValueError
+        If the file holds anything but cells of this study; it is left as it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
+        self.path = Path(path)
+        head = {"format": _FORMAT, "version": _VERSION, "fingerprint": fingerprint}
+        self._head = json.dumps(head) + "\n"
+        if not self.path.exists() or not self.path.stat().st_size:
+            self._append(self._head)
+
+    def read(self, cells: int, arms: int, trials: int) -> dict[int, Simulation]:
+        """Return the finished ones of so many cells, by number."""
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        head, *lines = whole.decode(errors="replace").splitlines(keepends=True) or [""]
+        if head != self._head:
+            raise ValueError(
+                f"path must be a new file or one that this very study has begun (same policies, "
+                f"grid, instance, trials, seed), and {self.path} is neither"
+            )
+        results = {}
+        for number, line in enumerate(lines, start=2):
+            try:
+                cell, described = json.loads(line)
+                values = {key: restored(value) for key, value in described.items()}
+                del values["class"]
+                recommended = np.array(values.pop("recommended"), dtype=np.int64)
+                values["gaps"] = np.array(values["gaps"], dtype=np.float64)
+                result = Simulation(recommended=recommended, **values)
+                fits = recommended.shape == result.gaps.shape == (arms,) and result.trials == trials
+                if not fits or (recommended < 0).any() or cell not in range(cells):
+                    raise ValueError
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise ValueError(f"line {number} of {self.path} is damaged") from None
+            results[cell] = result
+        if len(whole) < len(data):
+            os.truncate(self.path, len(whole))
+        return results
+
+    def add(self, cell: int, result: Simulation) -> None:
+        """Write one finished cell, and wait until it is on the disk."""
+        self._append(json.dumps([cell, plain(result)]) + "\n")
+
+    def _append(self, line: str) -> None:
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
