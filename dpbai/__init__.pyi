@@ -24,7 +24,7 @@ from .instance import Instance, hard_instances, synthetic, two_armed
 from .max_det import max_det
 from .noise import Gaussian, Laplace, NoNoise
 from .phase import Phase, Policy
-from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
+from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
 from .rewards import Bernoulli, Beta, Empirical, Uniform
 from .schedule import Schedule
 from .simulate import simulate
@@ -41,6 +41,7 @@ __all__ = [
     "Beta",
     "DPBAIGauss",
     "DPDesign",
+    "DPHalving",
     "Empirical",
     "Gaussian",
     "Instance",

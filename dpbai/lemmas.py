@@ -13,11 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scipy import optimize
+
 from dpbai import _check
 from dpbai.schedule import Schedule, ceil_div
 
 LEMMA_CONSTANT = 16
 FINITE_CONSTANT = 64
+TOGETHER_CONSTANT = 16
 
 
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
@@ -76,6 +79,47 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
 
 def _two_tails(rewards: float, noise: float) -> float:
     return 2 * math.exp(-rewards / LEMMA_CONSTANT) + 2 * math.exp(-noise / LEMMA_CONSTANT)
+
+
+def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: float) -> float:
+    """Bound the probability that a rival's estimate reaches that of the best arm in one phase.
+
+    Chernoff's bound on the errors of rewards and of noise together, where Lemma G.2 divides the gap
+    among them.
+
+    Parameters
+    ----------
+    gap : float
+        Delta, positive.
+    epsilon : float
+        Privacy parameter; infinity means no noise.
+    pulls, arms : int
+        How many arms count, and how often each of them is pulled.
+    weight : float
+        By how much the coordinates of the rival and of the best arm differ at most: 2 for a Max-Det
+        collection of as many arms as they span dimensions; 1, with `arms` = 2, if all are pulled.
+
+    Returns
+    -------
+    float
+        The least value over 0 <= t < epsilon / w of exp(-n (t Delta - t^2 m w^2 / 8)) times
+        (1 - (t w / epsilon)^2)^-m, for n pulls of each of m arms and the weight w.
+    """
+    gap, weight = _check.positive(gap, "gap"), _check.positive(weight, "weight")
+    pulls, arms = _check.whole(pulls, "pulls"), _check.whole(arms, "arms")
+    free = 4 * gap / (arms * weight**2)  # where the rewards alone would have it
+    most = _check.epsilon(epsilon) / weight
+    if math.isinf(most):
+        return math.exp(-pulls * gap * free / 2)
+
+    def slope(x: float) -> float:
+        """Return the slope of the exponent at t = x most, times 1 - x^2: it changes sign once."""
+        rewards = pulls * most * gap * (x * most / free - 1)
+        return rewards * (1 - x * x) + 2 * arms * x
+
+    x = optimize.brentq(slope, 0, 1)
+    exponent = pulls * x * most * gap * (1 - x * most / free / 2)
+    return math.exp(-exponent - arms * math.log1p(-x * x))
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:

@@ -78,6 +78,17 @@ def lower_bound(instance: Instance, *, epsilon: float, budget: int) -> float:
     return _decay(PRI_CONSTANT, budget, instance.arms, hard.pri)
 
 
+def sharp_pri_constant(arms: int) -> float:
+    """Return 2 log(K) / (1/2 + ... + 1/K), which can stand where Lemma H.5 has 97.
+
+    For every larger constant c, every consistent epsilon-private policy, with any epsilon, and all
+    large T, some instance of `hard_instances` has an error above exp(-c T / (log K H_pri)). Not
+    in the paper.
+    """
+    arms = _check.whole(arms, "arms", least=2)
+    return 2 * math.log(arms) / math.fsum(1 / i for i in range(2, arms + 1))
+
+
 def lower_bound_bai(instance: Instance, *, budget: int) -> float:
     """Return exp(-401 T / (log K H_BAI)), the paper's version of Carpentier and Locatelli (2016).
 

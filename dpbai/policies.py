@@ -1,9 +1,10 @@
-"""The policies of the paper: DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD.
+"""DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD, as in the paper, and DP-Halving.
 
 DP-BAI, DP-BAI-Gauss and Baseline (Algorithms 1 and 2, Sec. 5) differ in the noise (Gauss) and in
 the arms that they pull (Baseline) only. OD-LinBAI (Yang and Tan, NeurIPS 2022) pulls a G-optimal
 design in each phase and estimates by least squares; it is not private. DP-OD (App. E) adds Laplace
-noise to its moment vector U = sum of a x over all pulls.
+noise to its moment vector U = sum of a x over all pulls. DP-Halving, which is not in the paper,
+adds it to the sum of each arm's rewards instead.
 
 Each plans, phase by phase, what to pull, what to release, and how many arms stay. Nothing here
 draws a random number or sees a reward. An argument outside the range that is stated for it is a
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -239,6 +240,11 @@ class ODLinBAI:
         own = abs(exponent) <= _OWN_UNIT
         return self.features if own else np.asarray(np.ldexp(self.features, -exponent))
 
+    @property
+    def dimension(self) -> int:
+        """d, the length of the feature vectors, from which the sizes follow."""
+        return int(self.features.shape[1])
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the active sets, then 1: K, ceil(d/2), ceil(d/4), ..., 1; never more than K."""
@@ -247,14 +253,14 @@ class ODLinBAI:
 
     @property
     def _halved(self) -> list[int]:
-        dimension = self.features.shape[1]
-        return [ceil_div(dimension, 2**r) for r in range(1, (dimension - 1).bit_length())]
+        phases = max(1, (self.dimension - 1).bit_length())
+        return [ceil_div(self.dimension, 2**r) for r in range(1, phases)]
 
     @property
     def least_budget(self) -> int:
         """The least budget that leaves something to pull after what rounding up may cost."""
-        arms, dimension = self.features.shape
-        return int(min(arms, dimension * (dimension + 1) // 2)) + sum(self._halved) + 1
+        support = self.dimension * (self.dimension + 1) // 2
+        return min(len(self.features), support) + sum(self._halved) + 1
 
     @property
     def pulls_per_phase(self) -> Fraction:
@@ -344,6 +350,64 @@ class DPOD(ODLinBAI):
                 f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
             )
         return Laplace(length / self.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class DPHalving(ODLinBAI):
+    """DP-Halving: OD-LinBAI with Lap(1/epsilon) on the sum of each arm's rewards; epsilon-private.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+
+    `features` and `budget` are those of `ODLinBAI`.
+
+    Notes
+    -----
+    The design and the least squares are those of OD-LinBAI; d is the rank of the features. DP-OD
+    adds noise to the moment vector instead, which all arms share and one reward moves by a whole
+    feature vector. See `halving_bound` for a bound on the error.
+    """
+
+    _: KW_ONLY
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        super().__post_init__()
+
+    @cached_property
+    def dimension(self) -> int:
+        """The rank of the features, at least 1."""
+        return max(1, rank(self.features))
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index` for the `active` arms, as many as it has."""
+        plan = super().phase(index, active)
+        pulls = np.array(plan.pulls, dtype=np.float64)
+        return replace(
+            plan,
+            noise=self._noise,
+            release_matrix=np.diag(pulls),
+            decoder_matrix=plan.decoder @ (plan.release / pulls),
+        )
+
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return a plan whose release is, for privacy, that of phase `index` for any active set.
+
+        Each pulled arm moves one coordinate by 1, and is pulled at most as often as this one says.
+        """
+        size, keep = self.sizes[index - 1 : index + 1]
+        active, most = tuple(range(size)), math.ceil(self.pulls_per_phase)
+        sums = np.diag(np.full(size, float(most)))
+        return (
+            Phase(index, active, active, (most,) * size, self._noise, keep, sums, np.eye(size)),
+        )
+
+    @property
+    def _noise(self) -> Noise:
+        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
 
 
 def _least_squares(

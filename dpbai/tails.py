@@ -1,7 +1,8 @@
 """The tail bounds that the paper collects in its appendix of useful facts.
 
 Hoeffding's inequality serves the rewards, sub-exponential tails serve sums of Laplace noise with
-the coordinates of a Max-Det collection as weights.
+the coordinates of a Max-Det collection as weights. Bernstein's inequality, which is not in the
+paper, serves rewards and noise together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbai import _check
+from dpbai._check import FloatArray
 
 
 def hoeffding(deviation: float, ranges: ArrayLike) -> float:
@@ -113,3 +115,26 @@ def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
     coefficients = _check.sequence(coefficients, "coefficients")
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)
+
+
+def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
+    """Bound P(S - E S >= x) where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b.
+
+    A sum of independent rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j
+    with weights w_j, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest
+    abs(w_j) s_j.
+
+    Parameters
+    ----------
+    deviation, variance, scale : array_like
+        x, v and b, of shapes that go together; v and b at least 0.
+
+    Returns
+    -------
+    ndarray
+        exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
+    """
+    x = np.maximum(np.asarray(deviation, dtype=np.float64), 0)
+    spread = 2 * (np.asarray(variance) + np.asarray(scale) * x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.exp(-np.where(x > 0, x**2 / spread, 0.0))

@@ -1,8 +1,11 @@
-"""The upper bound on the error of DP-BAI, with every constant of its proof (Theorem 4.2).
+"""Upper bounds on the error: Theorem 4.2 with every constant of its proof, and some of our own.
 
 The theorem is exp(-T'/(65 M H)) "for all sufficiently large T". Its proof gives a finite form,
 (12 M + 4 M_1 lambda) exp(-T'/(64 M H)), which `explicit_upper_bound` evaluates together with the
-least T' from which each step holds. `regime` tells which of DP-BAI and DP-BAI-Gauss has the better
+least T' from which each step holds. Not in the paper: the same with 17 and 16, for both sequences
+of sizes; a bound for DP-Halving; and one for any policy whose plans can be listed, `path_bound`.
+
+`regime` tells which of DP-BAI and DP-BAI-Gauss has the better
 bound: the row of the paper's table of exponents up to constants, T/(H log d) against the smaller of
 T/(H_BAI log d) and (T/(sqrt(log(1.25/delta)) H_pri log d))^2.
 """
@@ -10,28 +13,36 @@ T/(H_BAI log d) and (T/(sqrt(log(1.25/delta)) H_pri log d))^2.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from dpbai import _check
+from dpbai._check import FloatArray
 from dpbai.hardness import Hardness, hardness
 from dpbai.instance import Instance
 from dpbai.lemmas import (
     FINITE_CONSTANT,
+    TOGETHER_CONSTANT,
     Elimination,
     eliminations,
+    overtaken,
     suboptimal_arm,
     suboptimal_arm_gauss,
 )
-from dpbai.phase import Phase
-from dpbai.policies import DPBAI, DPBAIGauss
+from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.phase import Phase, Policy, planned, remembers
+from dpbai.policies import DPBAI, DPBAIGauss, DPHalving
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule, ceil_div, pulls_max_det
+from dpbai.tails import bernstein
 
 THEOREM_CONSTANT = 65
 _ROUNDING = 1e-12
+_DESIGN = 1 + 1e-8  # what the variance of a computed G-optimal design may exceed the rank by
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,12 @@ class ExplicitBound:
     theorem : Step or None
         The last step of Theorem 4.2, from 64 with the prefactor to 65 without. None for
         DP-BAI-Gauss, whose proposition leaves its constant open.
+    together : float or None
+        The sum over phases of factor * `overtaken`: rewards and noise bounded together. It holds
+        for every T', under either convention; not in the paper. None for DP-BAI-Gauss.
+    sharper : Step or None
+        From which T' on exp(-T'/(17 M H)) bounds the error, under either convention; not in the
+        paper. None for DP-BAI-Gauss.
     """
 
     value: float
@@ -73,6 +90,8 @@ class ExplicitBound:
     eliminations: tuple[Elimination, ...]
     steps: tuple[Step, ...]
     theorem: Step | None
+    together: float | None = None
+    sharper: Step | None = None
 
     @property
     def binding(self) -> Step:
@@ -85,17 +104,86 @@ class ExplicitBound:
         return self.binding.valid_from
 
 
-def upper_bound(policy: DPBAI, instance: Instance) -> float:
-    """Return the bound of Theorem 4.2 on the error of DP-BAI, exp(-T' / (65 M H)).
+def upper_bound(policy: Policy, instance: Instance) -> float:
+    """Return an upper bound on the error of a policy, from its plans and the instance alone.
 
-    It is proved "for all sufficiently large T" only: see `explicit_upper_bound`, whose arguments it
-    takes, but no DP-BAI-Gauss.
+    Parameters
+    ----------
+    policy : Policy
+        For `DPBAI` it is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved "for all
+        sufficiently large T" only: `explicit_upper_bound` has what holds for every T. For
+        `DPHalving` it is `halving_bound`, and for others `path_bound`, such as `DPDesign`; neither
+        is in the paper, and both hold for every T.
+    instance : Instance
+        With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving with linear
+        means.
+
+    Raises
+    ------
+    TypeError
+        For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI`.
+    ValueError
+        If policy and instance do not match, or `path_bound` has too many paths to follow.
     """
     if isinstance(policy, DPBAIGauss):
         raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
+    if type(policy) is DPHalving:
+        return halving_bound(policy, instance).value
+    if not isinstance(policy, DPBAI):
+        return path_bound(policy, instance)
     hard = _checked_hardness(policy, instance)
     schedule = policy.schedule
     return math.exp(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
+
+
+@dataclass(frozen=True)
+class HalvingBound:
+    """An upper bound on the error of DP-Halving.
+
+    Attributes
+    ----------
+    value : float
+        The bound, the sum over phases; it can exceed 1.
+    exponent : float
+        The least exponent of a phase, in proportion to `DPHalving.pulls_per_phase`.
+    """
+
+    value: float
+    exponent: float
+
+
+def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
+    """Bound the error of DP-Halving, for every T; not in the paper.
+
+    Parameters
+    ----------
+    policy : DPHalving
+    instance : Instance
+        With the policy's features, linear means, one best arm and rewards in [0, 1].
+
+    Notes
+    -----
+    A phase from s arms of rank r to k, m pulls before rounding up, drops the best arm with
+    probability at most (s - k) (4/3)^min(s, r(r+1)/2) exp(-m min(Delta^2 / (2r), epsilon Delta /
+    (8r))), with Delta = Delta_(k+1): by Kiefer and Wolfowitz a released sum has a weight of at most
+    2r/m in any contrast.
+    """
+    if type(policy) is not DPHalving:  # a subclass may add noise that the proof ignores
+        raise TypeError(f"policy must be DPHalving itself, got {type(policy).__name__}")
+    if _matching(policy, instance).theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
+    if len(instance.ties) > 1:
+        raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
+    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase)
+    value, exponents = 0.0, []
+    for size, keep in pairwise(policy.sizes):
+        if keep < size:
+            rank, gap = min(policy.dimension, size), float(gaps[keep])
+            spread = 2 * rank * _DESIGN
+            exponents.append(pulls * min(gap * gap, policy.epsilon * gap / 4) / spread)
+            sums = 0 if math.isinf(policy.epsilon) else min(size, rank * (rank + 1) // 2)
+            value += (size - keep) * (4 / 3) ** sums * math.exp(-exponents[-1])
+    return HalvingBound(value, min(exponents))
 
 
 def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
@@ -162,6 +250,8 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
         eliminations=phases,
         steps=tuple(steps),
         theorem=theorem,
+        together=None if sigma else sum(_together(phase, policy, hard) for phase in phases),
+        sharper=None if sigma else _sharper(schedule, hard),
     )
 
 
@@ -183,17 +273,23 @@ def _checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
             f"policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, "
             f"got {type(policy).__name__}"
         )
+    if _matching(policy, instance).theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
+    return hardness(instance, epsilon=policy.epsilon)
+
+
+def _matching(policy: Policy, instance: Instance) -> Instance:
+    """Return the instance, if it has the policy's features and rewards in [0, 1]."""
+    _check.kind(policy, "policy", Policy)
     _check.kind(instance, "instance", Instance)
     if not np.array_equal(policy.features, instance.features):
         raise ValueError("policy and instance must have the same features")
-    if instance.theta is None:
-        raise ValueError("instance must have linear means: give it a theta")
     if instance.reward_bound > 1:
         raise ValueError(
             f"instance must have rewards in [0, 1] for these bounds, "
             f"but they reach {instance.reward_bound:.6g}"
         )
-    return hardness(instance, epsilon=policy.epsilon)
+    return instance
 
 
 def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
@@ -205,6 +301,128 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
     spread = hard.pri_index / hard.gap(hard.pri_index) * sigma / math.sqrt(2)
     ratio = scaled / spread if spread else math.inf
     return math.exp(-scaled / hard.bai) + math.exp(-ratio * ratio)
+
+
+def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
+    """Return the best of some choices of i, for the rank at which they are worst."""
+    schedule, size = policy.schedule, phase.size
+    most = min(rank(policy.features), size)
+    plans = {(size, 2, 1.0)}  # how many arms are pulled, how many count, their weight
+    if pulls_max_det(most, size):
+        plans = {(most, most, 2.0)}
+    if phase.phase > 1:
+        plans |= {(r, r, 2.0) for r in range(1, most + 1) if pulls_max_det(r, size)}
+    bounds = []
+    for index in {2, phase.index, min(schedule.g[1], phase.keep) + 1, phase.keep + 1}:
+        of = {"gap": hard.gap(index), "epsilon": policy.epsilon}
+        chances = [
+            overtaken(**of, pulls=schedule.pulls(schedule.usable_budget, m), arms=arms, weight=w)
+            for m, arms, w in plans
+        ]
+        bounds.append(max(chances) * (size - index + 1) / (phase.keep - index + 2))
+    return min(bounds)
+
+
+def _sharper(schedule: Schedule, hard: Hardness) -> Step:
+    """Return from where 17 absorbs M K ((d^2 + 8)/8)^d, the prefactor of the form with 16."""
+    d, constant = schedule.dimension, TOGETHER_CONSTANT
+    prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
+    least = constant * (constant + 1) * schedule.M * hard.total * prefactor
+    return Step("17 for 16 absorbs the prefactor", math.ceil(least))
+
+
+def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> float:
+    """Bound the error of any policy by what its plans say, along every path of active sets.
+
+    Parameters
+    ----------
+    policy : Policy
+        One whose noise is Laplace or Gaussian, or none.
+    instance : Instance
+        With the policy's number of arms, one best arm, and rewards in [0, 1]; its means need not be
+        linear, so that what a misfit adds to the estimates is counted.
+    limit : int
+        How many paths there may be; a plan takes about a millisecond.
+
+    Returns
+    -------
+    float
+        It can exceed 1. Ties to within rounding, of a policy without noise, are not counted.
+
+    Raises
+    ------
+    ValueError
+        If there are more paths, or policy and instance do not match.
+
+    Notes
+    -----
+    Not in the paper. Given the active sets up to it, what an estimate is off by is a sum of rewards
+    and noise with known weights, and `bernstein` bounds the chance that a rival is ahead. Of the
+    rivals ahead of a best arm that is dropped, as many as are kept, all but j remain when the j
+    likeliest are left out, so that Markov's inequality applies to the others, for any j. A policy
+    that remembers uses one release on many paths, and its bound is a sum over them; one that
+    forgets has fresh rewards in each phase, and its bound is that of the worst active set.
+    """
+    if len(_matching(policy, instance).ties) > 1:
+        raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
+    first = tuple(range(instance.arms))
+    return _lost(policy, instance, first, (), 1, _check.whole(limit, "limit"))
+
+
+def _lost(
+    policy: Policy,
+    instance: Instance,
+    active: tuple[int, ...],
+    past: tuple[Phase, ...],
+    paths: int,
+    limit: int,
+) -> float:
+    """Bound the chance that the best arm is dropped in a phase or later, on one of many `paths`."""
+    told, spent = past if remembers(policy) else (), sum(phase.cost for phase in past)
+    phase = planned(policy, len(past) + 1, active, spent=spent, past=told)
+    best, rivals = instance.best, [arm for arm in active if arm != instance.best]
+    bound = 0.0
+    if phase.keep < len(active):
+        ahead = np.sort(_ahead(instance, (*told, phase)))[::-1]
+        beyond = np.cumsum(ahead[::-1])[::-1][: phase.keep]  # without the 0, 1, 2, ... likeliest
+        bound = float((beyond / np.arange(phase.keep, 0, -1)).min())
+    if phase.keep == 1:
+        return bound
+    paths *= math.comb(len(rivals), phase.keep - 1)
+    if paths > limit:
+        raise ValueError(
+            f"limit must be at least {paths} to follow all paths to phase {phase.index + 1}, got "
+            f"{limit}; a policy with fewer phases has fewer paths"
+        )
+    later = [
+        _lost(policy, instance, tuple(sorted((best, *others))), (*past, phase), paths, limit)
+        for others in combinations(rivals, phase.keep - 1)
+    ]
+    return bound + (sum(later) if remembers(policy) else max(later))
+
+
+def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
+    """Bound, for each active rival, the chance that its last estimate reaches the best arm's."""
+    last = phases[-1]
+    place = last.active.index(instance.best)
+    contrasts = last.decoder[place] - np.delete(last.decoder, place, axis=0)
+    lead, variance, scale = np.zeros((3, len(contrasts)))
+    start = 0
+    for phase in phases:
+        part = contrasts[:, start : start + phase.coordinates]
+        start += phase.coordinates
+        weights = part @ phase.release  # of the empirical means
+        lead += weights @ instance.means[list(phase.pulled)]
+        variance += weights**2 @ (1 / (4 * np.array(phase.pulls, dtype=np.float64)))
+        if isinstance(phase.noise, Laplace | Gaussian):
+            variance += phase.noise.standard_deviation**2 * (part**2).sum(axis=1)
+        elif not isinstance(phase.noise, NoNoise):
+            raise TypeError(
+                f"policy must have Laplace or Gaussian noise, or none, got {phase.noise}"
+            )
+        if isinstance(phase.noise, Laplace) and part.size:
+            scale = np.maximum(scale, phase.noise.scale * np.abs(part).max(axis=1))
+    return bernstein(lead, variance, scale)
 
 
 def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:

@@ -15,6 +15,7 @@ from dpbai import (
     Baseline,
     DPBAIGauss,
     DPDesign,
+    DPHalving,
     Instance,
     ODLinBAI,
     Schedule,
@@ -29,6 +30,7 @@ POLICIES = {
     "DP-BAI-Gauss": partial(DPBAIGauss, epsilon=1.0, delta=1e-5),
     "DPDesign": partial(DPDesign, epsilon=1.0),
     "OD-LinBAI": ODLinBAI,
+    "DP-Halving": partial(DPHalving, epsilon=1.0),
     "DP-OD": partial(DPOD, epsilon=1.0),
 }
 

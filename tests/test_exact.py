@@ -444,6 +444,7 @@ ON_SYNTHETIC = {
     "Baseline": lambda f: dpbai.Baseline(f, budget=700, epsilon=2.0),
     "Baseline, no noise": lambda f: dpbai.Baseline(f, budget=400, epsilon=math.inf),
     "OD-LinBAI": lambda f: dpbai.ODLinBAI(f, budget=150),
+    "DP-Halving": lambda f: dpbai.DPHalving(f, budget=150, epsilon=1.0),
     "DP-OD": lambda f: dpbai.DPOD(f, budget=600, epsilon=1.0),
     "DP-OD, L1": lambda f: dpbai.DPOD(f, budget=600, epsilon=1.0, norm="l1"),
     "DP-OD, no noise": lambda f: dpbai.DPOD(f, budget=100, epsilon=math.inf),

@@ -6,8 +6,10 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpbai
+from dpbai.audits import EarlyStopping, WinStay, bernoulli_law
 from dpbai.instance import hard_gammas
 from dpbai.lower import (
     case_thresholds,
@@ -15,6 +17,7 @@ from dpbai.lower import (
     lower_bound,
     lower_bound_bai,
     lower_bound_valid_from,
+    sharp_pri_constant,
 )
 
 LIMIT = {4: 4.0**-6, 5: 5.0**-7, 8: 8.0**-10, 10: 10.0**-12}
@@ -241,3 +244,36 @@ def test_bad_arguments_are_named():
         lower_bound_valid_from(arms=4, pri=0.0)
     with pytest.raises(ValueError, match="arms"):
         lower_bound_valid_from(arms=3, pri=1.0)
+
+
+def test_coupled_rewards_change_few_enough_that_privacy_bounds_the_factor():
+    """P'(E) >= e^(-epsilon m) (P(E) - P(k > m)), k the number of rewards that differ, for all E."""
+    epsilon, pulls, means = 0.7, 4, (0.8, 0.35)
+    policy = EarlyStopping(WinStay(2, 6, epsilon), pulls, 0)
+    law = bernoulli_law(policy, means)
+    for changed in (0.6, 0.2):
+        other = bernoulli_law(policy, (changed, means[1]))
+        for m in range(pulls + 1):
+            tail = stats.binom.sf(m, pulls, abs(changed - means[0]))
+            factor = math.exp(-epsilon * m)
+            # The worst event collects the outputs where the difference is largest.
+            worst = sum(max(0.0, factor * law[x] - other.get(x, 0.0)) for x in law)
+            assert worst <= factor * tail + 1e-12
+    # Without the tail it fails: some runs do change more rewards than m.
+    factor = math.exp(-epsilon * 1)
+    other = bernoulli_law(policy, (0.0, means[1]))
+    assert any(other.get(x, 0.0) < factor * law[x] for x in law)
+
+
+@pytest.mark.parametrize("arms", [2, 4, 30])
+def test_the_sharp_constant_is_two_over_the_whole_harmonic_sum(arms):
+    sharp = sharp_pri_constant(arms)
+    assert sharp == pytest.approx(2 * math.log(arms) / sum(1 / i for i in range(2, arms + 1)))
+    if arms == 4:
+        assert sharp == pytest.approx(2.5593, abs=1e-4)
+    # Some arm gets so few pulls, for every way to share them out.
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        shares = rng.dirichlet(np.full(arms, 0.3))
+        terms = shares[1:] * np.arange(2, arms + 1)  # n_i epsilon gamma_i H_i / T, H_i at its most
+        assert 2 * terms.min() * math.log(arms) <= sharp * (1 + 1e-12)

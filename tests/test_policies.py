@@ -1,4 +1,4 @@
-"""The five policies: their plans by hand, their costs and losses, what they do not depend on."""
+"""The policies: their plans by hand, their costs and losses, what they do not depend on."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from plain_loop import DPBAILoop, ODLoop
 from scipy import stats
 
 import dpbai
-from dpbai import DPBAI, DPOD, Baseline, DPBAIGauss, Laplace, NoNoise, ODLinBAI, Phase
+from dpbai import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, Laplace, NoNoise, ODLinBAI, Phase
 
 MAKERS = {
     "DP-BAI": partial(DPBAI, epsilon=0.5),
@@ -21,6 +21,7 @@ MAKERS = {
     "DP-BAI-Gauss": partial(DPBAIGauss, epsilon=0.5, delta=1e-5),
     "Baseline": partial(Baseline, epsilon=0.5),
     "OD-LinBAI": ODLinBAI,
+    "DP-Halving": partial(DPHalving, epsilon=0.5),
     "DP-OD": partial(DPOD, epsilon=0.5),
     "DP-OD, L1": partial(DPOD, epsilon=0.5, norm="l1"),
 }

@@ -28,6 +28,7 @@ POLICIES = {
     "dp-bai": ("DP-BAI", "DPBAI"),
     "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
     BASELINE: ("Baseline", "Baseline"),
+    "dp-halving": ("DP-Halving", "DPHalving"),
     "dp-od": ("DP-OD", "DPOD"),
     "od-linbai": ("OD-LinBAI", "ODLinBAI"),
 }

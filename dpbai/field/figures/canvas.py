@@ -40,7 +40,10 @@ EXACT, BOUND = "-", "--"
 _NAMES = ("DP-BAI", "Baseline", "OD-LinBAI", "DP-OD", "DP-BAI-Gauss")
 POLICIES = {
     name: {**look, "linestyle": EXACT} for name, look in zip(_NAMES, SERIES, strict=True)
-} | {"DP-Design": {"color": "#6A3D9A", "marker": "P", "linestyle": EXACT}}
+} | {
+    "DP-Design": {"color": "#6A3D9A", "marker": "P", "linestyle": EXACT},
+    "DP-Halving": {"color": "#8C510A", "marker": "X", "linestyle": EXACT},
+}
 """The colour and the mark of each policy, the same in every chapter."""
 
 WIDTH = 5.8

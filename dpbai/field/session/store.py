@@ -37,7 +37,7 @@ from dpbai.field.session.phase import shortened
 from dpbai.field.session.records import Label, Released, SessionError
 from dpbai.field.session.run import Run
 from dpbai.phase import Phase, Policy
-from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
+from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
 
 if sys.platform == "win32":
     import msvcrt
@@ -45,7 +45,7 @@ else:
     import fcntl
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
-_OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, ODLinBAI, DPOD)
+_OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, DPHalving, ODLinBAI, DPOD)
 _TOLERANCE = 1e-9
 _canonical = partial(json.dumps, allow_nan=False)
 # What comes of a content that was edited, with a checksum to match.

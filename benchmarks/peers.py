@@ -1,0 +1,217 @@
+"""DP-Design beside its peers, private and not, and beside an oracle that knows the means.
+
+Prints one row for each policy, instance and epsilon, as comma-separated values: those that the
+chapter on DP-Design shows (`book/data/peers.csv`). Bernoulli rewards but for the last instance,
+4000 trials; 1000 for generalised successive elimination, whose plans take long.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import ceil, inf, log2
+
+import numpy as np
+from design_grid import sphere, without_structure
+from scipy import optimize, stats
+
+import dpbai
+
+BUDGETS, TRIALS, FEW = (500, 1500), 4000, 1000
+
+
+def divided(shares: np.ndarray, total: int) -> np.ndarray:
+    """Round shares of all pulls to whole numbers, at least one for each arm of the support."""
+    least = (shares > 0).astype(int)
+    exact = shares * (total - least.sum())
+    whole = np.floor(exact).astype(int)
+    order = np.argsort(whole - exact)
+    whole[order[: total - least.sum() - whole.sum()]] += 1
+    return whole + least
+
+
+def least_squares(
+    features: np.ndarray,
+    active: Sequence[int],
+    pulls: np.ndarray,
+    index: int,
+    keep: int,
+    epsilon: float = inf,
+) -> dpbai.Phase:
+    """Return a phase of one batch, with sums released, decoded by weighted least squares."""
+    vectors, pulled = features[list(active)], np.flatnonzero(pulls)
+    n = pulls[pulled].astype(float)
+    rows = vectors[pulled] * n[:, None]
+    precision = 1 / (n / 4 + 2 / epsilon**2)
+    decoder = vectors @ np.linalg.pinv((rows.T * precision) @ rows, hermitian=True)
+    decoder = decoder @ (rows.T * precision)
+    noise = dpbai.NoNoise() if epsilon == inf else dpbai.Laplace(1 / epsilon)
+    arms = tuple(active[i] for i in pulled)
+    counts = tuple(pulls[pulled].tolist())
+    return dpbai.Phase(index, tuple(active), arms, counts, noise, keep, np.diag(n), decoder)
+
+
+@dataclass(frozen=True)
+class GBAI:
+    """G-BAI (Xiong et al., 2024): one G-optimal batch, pulls rounded where theirs are drawn."""
+
+    features: np.ndarray
+    budget: int
+
+    def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
+        """Return the only phase."""
+        shares = dpbai.g_optimal_design(self.features).weights
+        pulls = divided(shares, self.budget)
+        return least_squares(self.features, active, pulls, index, keep=1)
+
+
+@dataclass(frozen=True)
+class SuccessiveElimination:
+    """Generalised successive elimination (Azizi et al., 2022): halve after each G-optimal batch."""
+
+    features: np.ndarray
+    budget: int
+
+    def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
+        """Return the plan of phase `index`."""
+        total = self.budget // ceil(log2(len(self.features)))
+        shares = dpbai.g_optimal_design(self.features[list(active)]).weights
+        pulls = divided(shares, total)
+        return least_squares(self.features, active, pulls, index, keep=ceil(len(active) / 2))
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """One batch whose pulls are best for the true means, by the normal approximation."""
+
+    instance: dpbai.Instance
+    budget: int
+    epsilon: float
+
+    @property
+    def features(self) -> np.ndarray:
+        """Feature vectors, as the instance has them."""
+        return self.instance.features
+
+    def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
+        """Return the only phase."""
+        pulls = divided(self.shares(), self.budget)
+        return least_squares(self.features, active, pulls, index, 1, self.epsilon)
+
+    def shares(self) -> np.ndarray:
+        """Return a local optimum from four starts, with small shares left out."""
+        arms, budget, epsilon = self.features, self.budget, self.epsilon
+        near = dpbai.private_design(arms, pulls=budget, epsilon=epsilon).pulls / budget
+        even = np.full(len(arms), 1 / len(arms))
+        close = np.exp(-8 * self.instance.gaps / self.instance.gaps.max())
+        starts = [near, even, close / close.sum(), dpbai.g_optimal_design(arms).weights]
+        found = [
+            optimize.minimize(
+                self.errors, np.log(0.98 * s + 0.02 * even), jac=True, method="L-BFGS-B"
+            )
+            for s in starts
+        ]
+        shares = np.exp(min(found, key=lambda each: each.fun).x)
+        shares = np.where(shares < 2e-3 * shares.sum(), 0, shares)
+        return shares / shares.sum()
+
+    def errors(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the summed normal tails of all rivals, and their slopes by the logs of shares."""
+        shares = np.exp(logs - logs.max())
+        shares /= shares.sum()
+        n, fee, arms = self.budget * shares, 8 / self.epsilon**2, self.features
+        inverse = np.linalg.pinv((arms.T * (4 * n**2 / (n + fee))) @ arms, hermitian=True)
+        rivals = np.arange(len(arms)) != self.instance.best
+        contrasts = arms[self.instance.best] - arms[rivals]
+        moved = contrasts @ inverse @ arms.T
+        deviation = np.sqrt(np.maximum((contrasts @ inverse * contrasts).sum(axis=1), 1e-12))
+        lead = self.instance.gaps[rivals] / deviation
+        slope = stats.norm.pdf(lead) * lead / (2 * deviation**2)
+        down = -(slope @ moved**2) * 4 * n * (n + 2 * fee) / (n + fee) ** 2 * self.budget
+        return float(stats.norm.sf(lead).sum()), shares * (down - down @ shares)
+
+
+def uniform(arms: int, dimension: int, seed: int) -> dpbai.Instance:
+    """Draw features uniform on the cube; the best mean is 0.8, the next 0.7."""
+    features = np.random.default_rng(seed).uniform(size=(arms, dimension))
+    features *= 0.7 / features[1:].mean(axis=1).max()
+    features[0] = 0.8
+    return dpbai.Instance(features, np.full(dimension, 1 / dimension), rewards=dpbai.Bernoulli)
+
+
+def soare(dimension: int, omega: float) -> dpbai.Instance:
+    """Return the example of Soare et al. (2014): a basis, and an arm close to its first vector."""
+    close = np.r_[np.cos(omega), np.sin(omega), np.zeros(dimension - 2)]
+    features = np.vstack([np.eye(dimension), close])
+    return dpbai.Instance(features, 0.8 * np.eye(dimension)[0], rewards=dpbai.Bernoulli)
+
+
+def instances() -> dict[str, dpbai.Instance]:
+    """Return the instances by the names that the chapter prints."""
+    paper = dpbai.synthetic(seed=0)
+    return {
+        "uniform, K = 60, d = 8": uniform(60, 8, seed=8),
+        "sphere, K = 100, d = 4": sphere(100, 4, np.random.default_rng(1)),
+        "sphere, K = 60, d = 9": sphere(60, 9, np.random.default_rng(1)),
+        "no structure, K = 16": without_structure(np.linspace(0.7, 0.3, 16)),
+        "Soare et al., K = 11": soare(10, 0.3),
+        "Sec. 5, Bernoulli": dpbai.Instance(paper.features, paper.theta, rewards=dpbai.Bernoulli),
+        "Sec. 5": paper,
+    }
+
+
+Maker = Callable[[dpbai.Instance, int, float], dpbai.Policy]
+
+
+def given(policy: Callable[..., dpbai.Policy]) -> Maker:
+    """Return the maker of a policy of the library."""
+    return lambda instance, budget, epsilon: policy(
+        instance.features, budget=budget, epsilon=epsilon
+    )
+
+
+PROOF = partial(dpbai.DPBAI, convention="proof")
+MAKERS: dict[str, tuple[Maker, tuple[float, ...], int]] = {
+    "DP-Design": (given(dpbai.DPDesign), (inf, 1, 0.2), TRIALS),
+    "oracle": (Oracle, (inf, 1, 0.2), TRIALS),
+    "G-BAI": (lambda instance, budget, _: GBAI(instance.features, budget), (inf,), TRIALS),
+    "DP-BAI": (given(dpbai.DPBAI), (1, 0.2), TRIALS),
+    "DP-BAI, proof's sizes": (given(PROOF), (1, 0.2), TRIALS),
+    "OD-LinBAI": (
+        lambda instance, budget, _: dpbai.ODLinBAI(instance.features, budget=budget),
+        (inf,),
+        TRIALS,
+    ),
+    "DP-Halving": (given(dpbai.DPHalving), (1, 0.2), TRIALS),
+    "elimination": (
+        lambda instance, budget, _: SuccessiveElimination(instance.features, budget),
+        (inf,),
+        FEW,
+    ),
+}
+"""What makes a policy of an instance, a budget and epsilon; at which epsilons; how many trials."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budget", type=int, action="append", help="default: 500 and 1500")
+    budgets = parser.parse_args().budget or BUDGETS
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    columns = ("budget", "instance", "policy", "epsilon", "trials", "success_rate", "low", "high")
+    out.writerow(columns)
+    for budget in budgets:
+        for name, (make, epsilons, trials) in MAKERS.items():
+            for epsilon, (kind, instance) in product(epsilons, instances().items()):
+                policy = make(instance, budget, epsilon)
+                runs = dpbai.simulate(policy, instance, trials=trials, seed=1)
+                row = (runs.success_rate, *runs.interval())
+                rates = (f"{value:.4f}" for value in row)
+                out.writerow([budget, kind, name, epsilon, trials, *rates])
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
