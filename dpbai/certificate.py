@@ -19,15 +19,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dpbai import _check
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
-from dpbai.phase import Phase, Policy, arms_of
+from dpbai.noise import LAWS, Noise
+from dpbai.phase import Phase, Policy, arms_of, declared
 from dpbai.plans import reachable, representable
 
 Shift = tuple[float, ...]
 """How far each coordinate of a release can move."""
 
 NEIGHBOURS = ("reward", "time step", "pull index")
-_OWN_LAWS = (Laplace, Gaussian, NoNoise)
 _LINE = 80  # characters
 _ROUNDING = 1e-9  # what is nearer to another value differs from it by rounding
 
@@ -243,7 +242,8 @@ def certify(
     ValueError, TypeError
         If an argument is out of range, or as for `certificate`.
     """
-    visited = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
+    given = _check.sequence(phases, "phases")
+    visited = [declared(_check.kind(phase, "phases", Phase)) for phase in given]
     if not visited:
         raise ValueError("phases must hold at least one plan")
     last = max(phase.index for phase in visited)
@@ -272,7 +272,7 @@ def _certificate(
         pulled = sum(max((len(phase.pulled) for phase in phases), default=0) for phases in plans)
         copies = min(arms, pulled)
     laws = {type(phase.noise) for phase in chain.from_iterable(plans)}
-    foreign = sorted(law.__name__ for law in laws.difference(_OWN_LAWS))
+    foreign = sorted(law.__name__ for law in laws.difference(LAWS))
     if (copies > 1 or group > 1) and (foreign or len(laws) > 1):
         raise ValueError(
             "more than one reward can be accounted for one kind of noise only, and for Laplace and "

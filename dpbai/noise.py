@@ -58,8 +58,24 @@ class Noise(Protocol):
         """Standard deviation of one coordinate."""
 
 
-@dataclass(frozen=True)
-class NoNoise:
+class _Law:
+    """What the laws of this module share: no instance and no subclass has anything of its own.
+
+    Their loss is computed from their parameters, so what they add must follow from these alone.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        if cls.__bases__ != (_Law,):
+            raise TypeError(
+                f"{cls.__bases__[0].__name__} cannot be subclassed, since its loss would be that "
+                "of another law: write a class with the members of dpbai.noise.Noise"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NoNoise(_Law):
     """No noise, and no privacy: any shift shows."""
 
     delta: ClassVar[float] = 0.0
@@ -90,8 +106,8 @@ class NoNoise:
         return 0.0
 
 
-@dataclass(frozen=True)
-class Laplace:
+@dataclass(frozen=True, slots=True)
+class Laplace(_Law):
     """Laplace noise of density exp(-abs(z)/scale) / (2 scale), Lap(scale) in the paper.
 
     Parameters
@@ -150,8 +166,8 @@ class Laplace:
         return math.sqrt(2) * self.scale
 
 
-@dataclass(frozen=True)
-class Gaussian:
+@dataclass(frozen=True, slots=True)
+class Gaussian(_Law):
     """Gaussian noise, with the delta at which its privacy loss is told.
 
     Parameters
@@ -203,6 +219,10 @@ class Gaussian:
     def standard_deviation(self) -> float:
         """The parameter sigma."""
         return self.sigma
+
+
+LAWS = (NoNoise, Laplace, Gaussian)
+"""The laws whose loss is proved; that of another class rests on its own word."""
 
 
 def _length(shift: ArrayLike) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.noise import Noise
+from dpbai.noise import LAWS, Noise
 from dpbai.ranking import BoolArray, Ranking
 
 _COARSE = 2.0**-1022  # doubles below have fewer digits
@@ -204,6 +204,19 @@ class Phase:
         return Ranking(self.decoder_matrix, self.reach, self.keep)
 
 
+def declared(phase: Phase) -> Phase:
+    """Return a plan made anew from the attributes that a `Phase` has, with noise of its own.
+
+    Engines execute, and certificates account for, such plans only. So what else was set on a plan
+    has no effect, and neither has what is done later to the plan that a policy returned.
+    """
+    values = {field.name: getattr(phase, field.name) for field in fields(Phase)}
+    noise = values["noise"]
+    if type(noise) in LAWS:
+        values["noise"] = replace(noise)
+    return Phase(**values)
+
+
 def _upwards(shifts: FloatArray) -> FloatArray:
     """Return shifts as they are, but rounded up where doubles near 0 are too coarse for them."""
     return np.where(shifts < _COARSE, np.nextafter(shifts, math.inf), shifts)
@@ -291,8 +304,9 @@ def planned(
     active = tuple(active)
     told = (past,) if remembers(policy) else ()
     phase = policy.phase(index, active, *told)
-    if not isinstance(phase, Phase):
+    if type(phase) is not Phase:
         raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
+    phase = declared(phase)
     if (phase.index, phase.active) != (index, active):
         raise ValueError(
             f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "

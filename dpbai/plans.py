@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, takewhile
+from itertools import combinations
 from math import comb
 from typing import Protocol, TypeGuard
 
@@ -20,8 +21,6 @@ Transcript = tuple[tuple[int, ...], ...]
 
 Reads = tuple[tuple[int, int, int], ...]
 """An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
-
-_LISTED = {"phase", "representatives", "collections", "_collection", "_plan", "_noise"}
 
 
 class Representable(Policy, Protocol):
@@ -73,11 +72,6 @@ class Stage:
         return planned(self.policy, index, self.active, spent=self.spent, past=past)
 
     @property
-    def executed(self) -> Phase:
-        """What the engine makes of the plan."""
-        return self.phase
-
-    @property
     def reads(self) -> Reads:
         """Which rewards the engine reads for it: the next of each arm."""
         so_far: Counter[int] = Counter()
@@ -87,33 +81,39 @@ class Stage:
         return tuple((arm, so_far[arm], so_far[arm] + pulls) for arm, pulls in rows)
 
 
+def untouched(policy: Policy) -> bool:
+    """Return whether a policy is an object of a class of this library, and nothing else.
+
+    It is no subclass, and nothing is set on it but its parameters and what it has computed of them.
+    So it plans as its class does.
+    """
+    kind = type(policy)
+    module = sys.modules.get(kind.__module__)
+    if not kind.__module__.startswith("dpbai.") or getattr(module, kind.__name__, None) is not kind:
+        return False
+    computed = {name for name in dir(kind) if isinstance(getattr(kind, name), cached_property)}
+    return vars(policy).keys() <= computed | set(getattr(kind, "__dataclass_fields__", ()))
+
+
 def representable(policy: Policy) -> TypeGuard[Representable]:
     """Return whether a policy lists all its releases itself, and can be believed.
 
-    These are classes of this library, with any noise; a class of someone else's that chooses arms
-    or plans phases in another way is not believed.
+    A class of someone else's is not: all its plans must be looked at.
     """
-    order = type(policy).__mro__
-    below = list(takewhile(lambda cls: not _lists(cls), order))
-    return len(below) < len(order) and not any(
-        _LISTED & vars(known).keys() for known in (policy, *below)
-    )
-
-
-def _lists(cls: type) -> bool:
-    """Return whether a class is one of this library that lists its releases."""
-    return cls.__module__.startswith("dpbai.") and hasattr(cls, "representatives")
+    return hasattr(type(policy), "representatives") and untouched(policy)
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return the plans of each phase, over all active sets that may survive, and whether all.
 
-    When a phase has more than `limit` active sets in all, some of them are drawn at random.
+    When a phase has more than `limit` active sets in all, some of them are drawn at random. A
+    policy of someone else's is asked for each plan again in the end, in the reverse order.
     """
     rng = np.random.default_rng(0)
     stages, plans, complete = [Stage.first(policy)], [], True
+    visited: list[Stage] = []
     while stages := _distinct(stages):
-        _check_pure(stages[0])
+        visited += stages
         plans.append([stage.phase for stage in stages])
         if sum(comb(len(phase.active), phase.keep) for phase in plans[-1]) <= limit:
             ways = [(at, combinations(at.active, at.phase.keep)) for at in stages]
@@ -123,6 +123,9 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
             drawn = [stages[number] for number in rng.integers(len(stages), size=limit)]
             kept = [rng.choice(stage.active, stage.phase.keep, replace=False) for stage in drawn]
             stages = [at.then(tuple(sorted(k.tolist()))) for at, k in zip(drawn, kept, strict=True)]
+    if not untouched(policy):
+        for stage in reversed(visited):
+            _check_pure(stage)
     return plans, complete
 
 

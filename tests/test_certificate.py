@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import dpbai
 from dpbai.field.session import SessionError
 from dpbai.noise import Gaussian, Laplace, NoNoise
-from dpbai.phase import Phase
+from dpbai.phase import Phase, planned
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
@@ -592,12 +593,14 @@ def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
     assert "told by its own class" in str(one)
     assert one.remarks[0] == "the loss of Cauchy noise is told by its own class"
 
-    class Narrower(Laplace):
-        def loss(self, shift):
-            return super().loss(shift) / 10
 
-    with pytest.raises(ValueError, match="type Narrower"):
-        dpbai.certify([replace(PLAN, noise=Narrower(1.0))], group=2)
+@pytest.mark.parametrize("law", [Laplace(1.0), Gaussian(1.0, 0.1), NoNoise()], ids=type)
+def test_a_law_of_noise_has_nothing_of_its_own_but_its_parameters(law):
+    for name in ("sample", "loss", "anything"):
+        with pytest.raises(AttributeError):
+            object.__setattr__(law, name, lambda *_: 0.0)
+    with pytest.raises(TypeError, match=f"{type(law).__name__} cannot be subclassed"):
+        type("Narrower", (type(law),), {})
 
 
 @given(shift=st.lists(st.floats(0, 3), min_size=1, max_size=2), epsilon=st.floats(0, 4))
@@ -668,14 +671,67 @@ def test_no_list_of_releases_is_believed_but_the_librarys_own(maker, epsilon):
     assert not dpbai.certificate(many, limit=5).complete
 
 
-def test_a_policy_of_ones_own_with_another_noise_needs_no_enumeration():
-    class Quieter(dpbai.DPBAI):
-        def noise(self, pulls):
-            return Laplace(1 / pulls)
+def quieter_from_phase_two(plan):
+    return replace(plan, noise=Laplace(plan.noise.scale / 50)) if plan.index > 1 else plan
 
-    policy = Quieter(np.random.default_rng(0).normal(size=(30, 6)), budget=900, epsilon=0.5)
+
+class Mix(dpbai.DPBAI):
+    def phase(self, index, active):
+        return quieter_from_phase_two(super().phase(index, active))
+
+
+class Behind(dpbai.Baseline, Mix):
+    """`Baseline` comes first and has no `phase` of its own, so that of `Mix` is called."""
+
+
+class Planned(dpbai.Baseline):
+    def _planned(self, index, *rest):
+        return quieter_from_phase_two(super()._planned(index, *rest))
+
+    def representatives(self, index):
+        return tuple(dpbai.Baseline(self.features, budget=12, epsilon=0.5).representatives(index))
+
+
+class Evasive(dpbai.Baseline):
+    def __getattribute__(self, name):
+        if name != "phase":
+            return super().__getattribute__(name)
+        return lambda *asked: quieter_from_phase_two(dpbai.Baseline.phase(self, *asked))
+
+
+class Between(dpbai.Baseline):
+    """Sets on its plans what would release other numbers, and account for them otherwise."""
+
+    def phase(self, index, active):
+        plan = super().phase(index, active)
+        vars(plan).update(
+            shifts=lambda *_: (np.zeros(1),) * len(plan.pulls),
+            statistic=lambda means: 50 * means,
+            losses=(0.0,) * len(plan.pulls),
+        )
+        return plan
+
+
+@pytest.mark.parametrize(
+    ("maker", "epsilon"), [(Behind, 25), (Planned, 25), (Evasive, 25), (Between, 0.5)]
+)
+def test_what_is_certified_is_what_is_executed(maker, epsilon):
+    policy = maker(np.eye(3), budget=12, epsilon=0.5)
+    certified = dpbai.certificate(policy)
+    assert certified.complete
+    assert certified.epsilon == pytest.approx(epsilon)
+    assert 0.4 * epsilon < dpbai.exact_audit(policy).epsilon <= epsilon * (1 + 1e-12)
+    # With too many active sets to look at, nobody's list is believed but the library's own.
+    many = np.random.default_rng(0).normal(size=(30, 6))
+    assert not dpbai.certificate(maker(many, budget=900, epsilon=0.5), limit=5).complete
+
+
+@pytest.mark.parametrize("maker", [dpbai.DPBAI, dpbai.DPDesign])
+def test_the_librarys_own_list_is_believed_unless_something_is_set_on_the_policy(maker):
+    policy = maker(np.random.default_rng(0).normal(size=(30, 6)), budget=900, epsilon=0.5)
     assert dpbai.certificate(policy, limit=5).complete
-    object.__setattr__(policy, "phase", dpbai.Baseline.phase.__get__(policy))
+    assert dpbai.certificate(policy, limit=5).complete  # with what it has computed by now
+    object.__setattr__(policy, "phase", type(policy).phase.__get__(policy))
     assert not dpbai.certificate(policy, limit=5).complete
 
 
@@ -700,8 +756,44 @@ class Fickle(dpbai.DPBAI):
 
 
 def test_a_plan_that_changes_from_call_to_call_is_found_out():
-    with pytest.raises(ValueError, match="plan the same phase each time, and losses of phase 1"):
+    with pytest.raises(ValueError, match="plan the same phase each time, and losses of phase"):
         dpbai.certificate(Fickle(np.eye(3), budget=30, epsilon=0.5))
+
+
+class Turncoat(dpbai.Baseline):
+    """Plans phase 2 for arms 1 and 2 with little noise from the second time on."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.asked.clear()
+
+    asked: ClassVar[list] = []
+
+    def phase(self, index, active):
+        plan = super().phase(index, active)
+        self.asked.append(plan.active)
+        again = self.asked.count((1, 2)) > 1 and plan.active == (1, 2)
+        return replace(plan, noise=Laplace(plan.noise.scale / 50)) if again else plan
+
+
+def test_a_plan_of_a_later_active_set_that_changes_is_found_out():
+    policy = Turncoat(np.eye(3), budget=30, epsilon=0.5)
+    with pytest.raises(ValueError, match=r"losses of phase 2 for active \(1, 2\) changed"):
+        dpbai.certificate(policy)
+
+
+def test_what_is_done_to_a_plan_after_it_was_returned_changes_nothing():
+    policy = dpbai.Baseline(np.eye(3), budget=30, epsilon=0.5)
+    kept = policy.phase(1, range(3))
+
+    class Keeps(dpbai.Baseline):
+        def phase(self, *_):
+            return kept
+
+    plan = planned(Keeps(np.eye(3), budget=30, epsilon=0.5), 1, range(3))
+    object.__setattr__(kept.noise, "scale", 1e-9)
+    object.__setattr__(kept, "pulls", (1, 1, 1))
+    assert plan.losses == pytest.approx((0.5,) * 3)
 
 
 def test_a_session_releases_no_plan_that_its_guarantee_does_not_cover():

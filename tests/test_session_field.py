@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plans import Triangular
 
 import dpbai
 from dpbai.field.session import NumpyNoise, OpenDPNoise, Session, SessionError
@@ -251,8 +252,7 @@ def test_a_phase_without_a_reward_of_each_arm_is_not_ended():
 
 def test_noise_of_an_unknown_kind_is_not_widened():
     plan = POLICIES["DPBAI"].phase(1, range(8))
-    other = type("Triangular", (), dict(vars(Laplace)))
-    odd = replace(plan, noise=other(1.0))
+    odd = replace(plan, noise=Triangular(1.0))
     with pytest.raises(TypeError, match="Triangular noise cannot be ended early"):
         shortened(odd, (1,) * len(plan.pulls))
     with pytest.raises(ValueError, match="at most those that were planned"):

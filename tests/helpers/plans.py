@@ -10,6 +10,16 @@ import numpy as np
 import dpbai
 
 
+@dataclass(frozen=True)
+class Triangular:
+    """Noise of a kind that the library does not know, with all that noise must have."""
+
+    scale: float
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(dpbai.Laplace(self.scale), name)
+
+
 @dataclass(frozen=True, eq=False)
 class OnePhase:
     """A policy whose only phase is given."""

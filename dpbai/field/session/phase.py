@@ -23,7 +23,7 @@ from dpbai.field.session.noise import ReleaseNoise, chosen
 from dpbai.field.session.records import Release
 from dpbai.field.session.rewards import array_sum
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
-from dpbai.phase import Phase
+from dpbai.phase import Phase, declared
 
 _OF_NO_SESSION = 0  # sessions count their phases from 1
 _ROUNDING = 2.0**-48  # of the factor, upwards
@@ -67,7 +67,7 @@ def release(
     TypeError, ValueError
         If the rewards are not such numbers. What they are is not told.
     """
-    _check.kind(phase, "phase", Phase)
+    phase = declared(_check.kind(phase, "phase", Phase))
     source = chosen(noise)
     given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
     if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
