@@ -16,7 +16,7 @@ HTML := _build/html
 EXECUTED := _build/executed$(VENV:.venv%=%)
 RUN := $(EXECUTED)/.done
 # What the outputs of chapters depend on. If any of it is newer than the last run, all are run again.
-SOURCES = $(shell find dpbai book/*.ipynb book/drawings book/data tools/notebooks.py -type f \
+SOURCES = $(shell find dpbai book/*.ipynb book/drawings book/mistakes.py book/data tools/notebooks.py -type f \
   ! -path '*/__pycache__/*')
 WIDGETS := book/_static/widgets
 EMBED := node_modules/@jupyter-widgets/html-manager/dist

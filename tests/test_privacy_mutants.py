@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from mistakes import engine, reused_noise_audit, reused_samples_audit
 from privacy_mutants import (
     Argmax,
     Inverted,
@@ -18,7 +19,6 @@ from privacy_mutants import (
 from scipy import stats
 
 import dpbai
-from dpbai.audits.mistakes import engine, reused_noise_audit, reused_samples_audit
 from dpbai.noise import Gaussian, Laplace
 
 SURE = 1 - 1e-6

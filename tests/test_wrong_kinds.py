@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import dpbai
 from dpbai import audits, lemmas, lower, noise, scaling, schedule, tails, upper
-from dpbai.audits import mistakes
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
 from dpbai.max_det import basis_coordinates
@@ -213,13 +212,6 @@ CALLS |= {
         audits.log_survival, {"phase": PHASE, "means": np.full((1, len(PHASE.pulled)), 0.1)},
     ),
     "audits.PullByPull": (audits.PullByPull, {"policy": PAIR}),
-    "mistakes.engine": (mistakes.engine, {"mistake": "none"}),
-    "mistakes.reused_samples_audit": (
-        mistakes.reused_samples_audit, {"policy": dpbai.DPBAI(np.eye(3), budget=9, epsilon=1)},
-    ),
-    "mistakes.reused_noise_audit": (
-        mistakes.reused_noise_audit, {"policy": dpbai.DPBAI(np.eye(3), budget=9, epsilon=1)},
-    ),
     "error_bounds": (
         dpbai.error_bounds,
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-2},

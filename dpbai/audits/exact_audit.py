@@ -55,15 +55,11 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
-    return audited(Stage.first(policy), reward_bound)
-
-
-def audited(first: Stage, reward_bound: float = 1.0) -> Audit:
-    """Return the exact audit of the engine of a stage, which may make a mistake (`mistakes`)."""
+    first = Stage.first(policy)
     plans, computed, ends = {}, 0.0, 1.0
     for stage in first.all_from():
-        path = (*stage.before, stage) if remembers(first.policy) else (stage,)
-        phases, reads = [at.executed for at in path], [at.reads for at in path]
+        path = (*stage.before, stage) if remembers(policy) else (stage,)
+        phases, reads = [at.phase for at in path], [at.reads for at in path]
         plans[stage.transcript] = phases, reads
         sets = math.comb(len(stage.active), stage.phase.keep)
         ends += sets - 1
@@ -71,7 +67,7 @@ def audited(first: Stage, reward_bound: float = 1.0) -> Audit:
         work = survival_work(phases[-1], reward_bound, phases[:-1])
         computed += sums * work + sets * (stage.phase.keep > 1) * _PLAN
         check_work(computed=computed, held=sums * sets + min(sums, BLOCK) * work)
-    blocks = blocks_of(chain.from_iterable(reads for _, reads in plans.values()))
+    blocks = _blocks(chain.from_iterable(reads for _, reads in plans.values()))
     grid = TableGrid(blocks, (0.0, reward_bound), len(first.active))
     check_grid(grid, outputs=ends + len(plans), computed=computed)
     # The longest paths first: what has no exact law is refused before much has been computed.
@@ -84,7 +80,7 @@ def audited(first: Stage, reward_bound: float = 1.0) -> Audit:
     return Audit(tuple(reached), np.stack(list(reached.values())), grid, grid.neighbours())
 
 
-def blocks_of(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
+def _blocks(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
     """Return the runs of rewards of each arm that phases read as a whole or not at all."""
     cuts: dict[int, set[int]] = {}
     for arm, start, stop in chain.from_iterable(all_reads):

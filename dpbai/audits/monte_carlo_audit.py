@@ -16,7 +16,7 @@ from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
-from dpbai.phase import Phase, Policy, arms_of, remembers
+from dpbai.phase import Policy, arms_of, remembers
 from dpbai.plans import Stage, Transcript
 from dpbai.ranking import sorted_rows
 
@@ -122,42 +122,30 @@ def run_on_table(
         If an arm is pulled more often than its row has rewards.
     """
     _check.kind(rng, "rng", np.random.Generator)
-    return runs_from(Stage.first(policy), table, trials, rng)
-
-
-def runs_from(
-    first: Stage,
-    table: RewardTable,
-    trials: int,
-    rng: np.random.Generator,
-    noise: Callable[[Phase, IntArray], FloatArray] | None = None,
-) -> Counter[Transcript]:
-    """Run the engine of a stage, which may draw noise in its own way for the trials numbered."""
+    first = Stage.first(policy)
     rows, trials = _rows(table, len(first.active)), _check.trials(trials)
-    # Where trials are, what they released if that is remembered, and which they are.
-    reached = [(first, np.empty((trials, 0)), np.arange(trials))]
+    # Where trials are, and what they released if that is remembered.
+    reached = [(first, np.empty((trials, 0)))]
     ended: Counter[Transcript] = Counter()
     while reached:
-        stage, known, trial = reached.pop()
+        stage, known = reached.pop()
         if len(stage.active) == 1:
-            ended[stage.transcript] = len(trial)
+            ended[stage.transcript] = len(known)
             continue
-        phase, means = stage.executed, []
+        phase, means = stage.phase, []
         for arm, start, stop in stage.reads:
             if len(rows[arm]) < stop:
                 raise ValueError(
                     f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"
                 )
             means.append(rows[arm][start:stop].mean())
-        shape = len(trial), phase.coordinates
-        drawn = phase.noise.sample(rng, shape) if noise is None else noise(phase, trial)
-        released = np.hstack([known, phase.statistic(np.array(means)) + drawn])
+        noise = phase.noise.sample(rng, (len(known), phase.coordinates))
+        released = np.hstack([known, phase.statistic(np.array(means)) + noise])
         survivors = phase.survivors(released, rng)
         order, begins = sorted_rows(survivors)
         for here in np.split(order, np.flatnonzero(begins)[1:]):
             kept = tuple(survivors[here[0]].tolist())
-            next_known = released[here] if remembers(first.policy) else known[here]
-            reached.append((stage.then(kept), next_known, trial[here]))
+            reached.append((stage.then(kept), (released if remembers(policy) else known)[here]))
     return ended
 
 

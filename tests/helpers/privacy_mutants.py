@@ -1,7 +1,7 @@
 """Mistakes that an implementation of the paper's policies could make, put in on purpose.
 
 Those that keep the engine's contract are policies with another noise. The others need engines of
-their own, and are in `dpbai.audits.mistakes`.
+their own, and are in `book/mistakes.py`.
 """
 
 from __future__ import annotations
