@@ -17,7 +17,14 @@ from .audits import exact_audit, monte_carlo_audit, pull_audit
 from .beyond import DPDesign, private_design, smallest_budget
 from .certificate import certificate, certify
 from .exact import error_bounds, exact_error, exact_success
-from .field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, SessionError
+from .field.session import (
+    NumpyNoise,
+    OpenDPNoise,
+    ReleaseWarning,
+    Session,
+    SessionConflictError,
+    SessionError,
+)
 from .g_optimal import g_optimal_design
 from .hardness import hardness
 from .instance import Instance, hard_instances, synthetic, two_armed
@@ -55,6 +62,7 @@ __all__ = [
     "ReleaseWarning",
     "Schedule",
     "Session",
+    "SessionConflictError",
     "SessionError",
     "Uniform",
     "audits",

@@ -303,7 +303,18 @@ def planned(
     """
     active = tuple(active)
     told = (past,) if remembers(policy) else ()
-    phase = policy.phase(index, active, *told)
+    return fitting(policy, policy.phase(index, active, *told), index, active, spent, past)
+
+
+def fitting(
+    policy: Policy,
+    phase: Phase,
+    index: int,
+    active: tuple[int, ...],
+    spent: int,
+    past: tuple[Phase, ...],
+) -> Phase:
+    """Return a plan of `policy`, made now or saved before, if `planned` would return it."""
     if type(phase) is not Phase:
         raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
     phase = declared(phase)

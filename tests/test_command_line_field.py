@@ -412,10 +412,13 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, begun):
     code, _, err = call(*tell)
     assert (code, "'monday' was recorded already, in phase 1" in err) == (2, True)
     (begun / "wrong.csv").write_text("arm,reward\ngreen,1\n")
-    assert call("tell", "run.json", "wrong.csv")[0] == 0
-    code, out, _ = call("tell", "run.json", "wrong.csv", "--undo")
-    assert (code, "Took back 1 reward(s)" in out) == (0, True)
-    assert "Batches so far: monday" in call("status", "run.json")[1]
+    assert call("tell", "run.json", "wrong.csv", "--batch", "wrong")[0] == 0
+    assert "Batches so far: monday, wrong" in call("status", "run.json")[1]
+    code, out, _ = call("undo", "run.json", "wrong")
+    assert (code, "Took back batch wrong: green 1\n" in out) == (0, True)
+    assert "Batches so far: monday\n" in call("status", "run.json")[1]
+    code, _, err = call("undo", "run.json", "wrong")
+    assert (code, "no batch of this name" in err) == (2, True)
     code, out, err = call("end-phase", "run.json")
     assert (code, err) == (0, "")
     assert f"{len(rows)} of {sum(asked.values())} rewards" in out
@@ -493,7 +496,9 @@ def test_json_has_all_that_status_and_next_say(call, begun):
     asked = json.loads(call("next", "run.json", "--json")[1])
     assert {row["arm"]: row["pulls"] for row in asked} == requests_of(call("next", "run.json")[1])
     told = json.loads(call("status", "run.json", "--json", "-o", "status.csv")[1])
-    assert (told["phase"], told["batches"]) == (1, {"first": 1})
+    assert (told["phase"], told["batches"]) == (
+        1, {"first": {"phase": 1, "counts": {"green": 1}}},
+    )  # fmt: skip
     assert told["missing"] == sum(row["pulls"] for row in asked)
     table = pd.read_csv(begun / "status.csv")
     assert [row["arm"] for row in told["arms"]] == list(table["arm"])
@@ -512,7 +517,7 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, begun, monkeypatch):
     ]  # fmt: skip
     arms.remove("green")
     lines += [json.dumps({"arm": arm, "reward": 1}) for arm in arms]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
     code, out, err = call("tell", "run.json", "-", "--follow")
     assert (code, err) == (0, "")
     answers = [json.loads(line) for line in out.splitlines()]
@@ -525,7 +530,7 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, begun, monkeypatch):
     session = dpbai.Session.resume(begun / "run.json")
     assert answers[-1]["released"] == 1
     assert answers[-1]["survivors"] == list(session.released[0].survivors)
-    for wrong in (("rewards.csv", "--follow"), ("-", "--follow", "--undo")):
+    for wrong in (("rewards.csv", "--follow"), ("-", "--follow", "--batch", "b")):
         assert call("tell", "run.json", *wrong)[0] == 2
 
 
@@ -632,7 +637,7 @@ def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(call
 def test_help_is_readable_at_80_columns(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     commands = re.findall(r"^    ([a-z-]+)\b", call("--help")[1].partition("from two")[0], re.M)
-    assert len(commands) == 10
+    assert len(commands) == 13
     for arguments in ([], *([command] for command in commands)):
         out = call(*arguments, "--help")[1]
         assert max(map(len, out.splitlines())) <= 80

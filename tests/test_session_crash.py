@@ -78,9 +78,9 @@ def write_in_place(self, content):
 
 
 def show_before_saving(self, run):
-    data = self._at[1]
+    before, data = self._at
     self._at = run, data
-    self._at = run, self._store.save(run, data)
+    self._at = run, self._store.save(run, before, data)
 
 
 def rename_before_writing(self, content):
@@ -302,6 +302,7 @@ def test_a_document_is_on_the_disk_before_it_is_renamed_and_its_name_before_it_i
     deliver(session)
     temporary = "session.json.tmp"
     expected = [("fsync", temporary), ("replace", temporary), ("fsync", tmp_path.name)]
+    expected += [("fsync", "session.json.lock")]  # the number of the phases released
     assert order == expected
     assert shown(session) != before
 

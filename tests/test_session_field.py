@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plans import Triangular
 
 import dpbai
-from dpbai.field.session import NumpyNoise, OpenDPNoise, Session, SessionError
+from dpbai.field.session import Batch, NumpyNoise, OpenDPNoise, Session, SessionError
 from dpbai.field.session.phase import noise_deviations, shortened
 from dpbai.noise import Gaussian, Laplace
 from dpbai.phase import Phase
@@ -127,29 +127,32 @@ def test_what_is_undone_leaves_no_trace(tmp_path):
     for session in (kept, undone):
         session.record({first: [0.5, 0.25]}, batch="good")
     undone.record({first: [1.0], second: [0.1, 0.7]}, batch="bad")
-    undone.record({second: [0.3]})
-    undone.record({second: [0.3]}, undo=True)
-    undone.record({second: [0.7, 0.1], first: [1.0]}, batch="bad", undo=True)
+    undone.record_sums({second: (0.3, 1)}, batch="worse")
+    assert undone.batches["bad"] == Batch(1, {first: 1, second: 2})
+    undone.undo("bad")
+    Session.resume(tmp_path / "undone.json").undo("worse")
     assert (tmp_path / "kept.json").read_bytes() == (tmp_path / "undone.json").read_bytes()
+    undone = Session.resume(tmp_path / "undone.json")
     undone.record({first: [0.0]}, batch="bad")
 
 
-def test_what_was_not_recorded_or_is_released_cannot_be_undone():
+def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
+    """It is named, not told again: there is nothing to compare, nor to learn from a refusal."""
     session = rehearsal()
-    first, second = list(session.requests)[:2]
+    first = next(iter(session.requests))
     session.record({first: [0.5]}, batch="a")
-    for rewards in ({second: [0.5]}, {first: [0.6]}, {first: [0.5, 0.0]}):
-        with pytest.raises(ValueError, match="has not had these rewards"):
-            session.record(rewards, undo=True)
-    with pytest.raises(SessionError, match="'b' was not recorded"):
-        session.record({first: [0.5]}, batch="b", undo=True)
+    session.record({first: [0.25]})  # has no name
+    before = session.requests
+    for name, said in (("b", "no batch of this name"), ("", "have a name"), (0.5, "must be")):
+        with pytest.raises((SessionError, ValueError, TypeError), match=said) as error:
+            session.undo(name)
+        assert "0.5" not in str(error.value)
+    assert session.requests == before
     session.record({arm: [0.5] * pulls for arm, pulls in session.requests.items()})
-    arm = next(iter(session.requests))
-    session.record({arm: [0.5]})
-    with pytest.raises(SessionError, match="'a' is in phase 1, now released"):
-        session.record({arm: [0.5]}, batch="a", undo=True)
-    with pytest.raises(TypeError, match="undo must be"):
-        session.record({arm: [0.5]}, undo="yes")
+    session.record({next(iter(session.requests)): [0.5]})
+    with pytest.raises(SessionError, match="'a' is in phase 1, which has been released"):
+        session.undo("a")
+    assert session.batches == {"a": Batch(1, {first: 1})}
 
 
 # A phase that will not get all its rewards.

@@ -8,7 +8,6 @@ the machine failed on the way (a full disk, a search that found nothing).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,10 +16,12 @@ from pathlib import Path
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
 from dpbai.field.cli.commands import function, parser
+from dpbai.field.cli.output import complain, finish, prepare
 
 __all__ = ["main", "parser"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
+_TAKING = ("tell", "undo", "withdraw", "end-phase")
 _WRONG_PATH = (
     FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
 )  # fmt: skip
@@ -28,6 +29,7 @@ _WRONG_PATH = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    prepare()
     given = parser().parse_args(argv)
     from dpbai.field.session import (
         SessionError,  # all that computes comes after help has been given
@@ -40,15 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _note
         try:
             _run(given)
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader of our output has gone, for instance `head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if sys.stdout and not sys.stdout.closed:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            pass  # the reader of our output has gone, for instance `head`
         except KeyboardInterrupt:
-            return _failed("interrupted", INTERRUPTED)
+            hint = "; `dpbai status` shows what has come in" if given.command in _TAKING else ""
+            return _failed(f"interrupted{hint}", INTERRUPTED)
         except (ValueError, TypeError, ImportError, SessionError, *_WRONG_PATH) as error:
             return _failed(error, WRONG)
         except (OSError, RuntimeError, MemoryError) as error:
             return _failed(error, FAILED)
+        finally:
+            finish()
     return 0
 
 
@@ -81,9 +87,9 @@ def _run(given: argparse.Namespace) -> None:
 def _failed(reason: object, code: int) -> int:
     if isinstance(reason, OSError) and reason.filename is not None:
         reason = f"{reason.filename}: {reason.strerror}"
-    print(f"dpbai: {' '.join(str(reason).split())}", file=sys.stderr)
+    complain(str(reason))
     return code
 
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"dpbai: note: {' '.join(str(message).split())}", file=sys.stderr)
+    complain(f"note: {message}")

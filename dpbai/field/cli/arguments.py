@@ -46,6 +46,7 @@ from two files to a recommendation:
   dpbai tell run.json rewards.csv                  what the pulls gave
   ... next and tell again, until the run is finished ...
   ... if some rewards never come: dpbai end-phase run.json ...
+  ... if an arm is gone for good: dpbai withdraw run.json ARM ...
   dpbai recommend run.json                         the answer and its privacy
 
 CSV files start with a line of column names, and may have semicolons or tabs:
@@ -201,6 +202,8 @@ WITHIN = option("--within", "count an answer as right if its mean is at most X b
 SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
 NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
 SESSION = option("session", "the session file", metavar="run.json")
+GROUP = option("--group", "how many rewards one person may have given in a run (default 1)",
+               type=by_rule(int, "whole", "group"), default=1, metavar="N")
 JSON = option("--json", "print one line of JSON", action="store_true")
 FIGURE = option("--figure", "draw a figure: .png or .svg", type=_figure, metavar="FILE")
 SUPPOSED: list[Option | list[Option]] = [
@@ -234,6 +237,7 @@ def refuse_to_overwrite(given: argparse.Namespace) -> None:
         "the session while it is being saved": session and f"{session}.tmp",
     }
     found = {_identity(path): (what, path) for what, path in used.items() if path}
+    found |= {_identity(path): ("a session", path) for path in vars(given).get("sessions", ())}
     for name, way in (("cells", "--cells"), ("output", "-o/--output"), ("figure", "--figure")):
         if path := named.get(name):
             what, other = found.setdefault(_identity(path), (way, path))

@@ -47,15 +47,18 @@ COMMANDS: list[tuple[Any, ...]] = [
     (
         "start", "begin a run, in a new session file",
         "While a phase is under way the file holds sums of rewards: keep it as safe as the rewards "
-        "are. After that it holds what was released, and no more. A copy of the file may take its "
-        "place as long as the phase of the copy has not been released; after that, never: it would "
-        "release the same rewards again.",
+        "are. After that it holds what was released, and no more. Move it together with the file "
+        "run.json.lock, which stays beside it and knows how many phases were released: an older "
+        "copy in the place of the file is refused, as it would release the same rewards again. A "
+        "copy elsewhere, or one without that file, is not noticed: let none go on.",
         option("session", "the session file to make", metavar="run.json", type=arguments.written),
         *_RUN,
         reward_range("the least and the largest possible reward, for instance 1 5 (default 0 1); "
                      "decide it before you see a reward"),
         option("--noise", "opendp: for a release (default), needs dpbai[opendp]; numpy: for a "
                "rehearsal only", choices=arguments.NOISE, default="opendp"),
+        option("--population", "whose rewards these are, no secret, for `dpbai ledger`: runs with "
+               "the same name share people, others do not", metavar="NAME"),
     ),
     (
         "next", "show, as CSV, which arms to pull now, and how often",
@@ -72,12 +75,23 @@ COMMANDS: list[tuple[Any, ...]] = [
         arguments.ARM_COLUMN,
         option("--reward-column", "the column of rewards (default: reward)", metavar="NAME"),
         option("--batch", "a name for these rewards, no secret: a batch of this name is refused "
-               "from then on", metavar="NAME"),
-        option("--undo", "take these rewards back, told by mistake in the phase under way (all of "
-               "a batch with --batch, or some lines without)", action="store_true"),
+               "from then on, and `dpbai undo` can take it back", metavar="NAME"),
         option("--follow", 'with -: take lines of JSON, {"arm": "a", "reward": 1, "batch": '
                '"optional"}, each saved at once and answered by a line', action="store_true"),
         arguments.NOISE_SEED,
+    ),
+    (
+        "undo", "take a batch back that was told by mistake in the phase under way",
+        "All of it, by its name, which is free again. What was told without a name stays.",
+        arguments.SESSION, option("batch", "the name of the batch", metavar="BATCH"),
+    ),
+    (
+        "withdraw", "ask for no more rewards of an arm that cannot be pulled any longer",
+        "Each reward of it that is missing counts as the middle of the range, in this phase and in "
+        "later ones, so that every other reward is as private as planned; with none at all its "
+        "part of the release is noise alone. It cannot be recommended any more. That it was "
+        "withdrawn is public: decide it without a look at rewards.",
+        arguments.SESSION, option("arm", "the arm", metavar="ARM"), arguments.NOISE_SEED,
     ),
     (
         "end-phase",
@@ -97,6 +111,15 @@ COMMANDS: list[tuple[Any, ...]] = [
         "recommend",
         "show the answer, the private estimates, the guarantee",
         arguments.SESSION, output("arm", "estimate", "noise", "phase", "state"), arguments.FIGURE,
+        arguments.GROUP, arguments.JSON,
+    ),
+    (
+        "ledger", "show what several runs cost together",
+        "Losses of runs add up for who is in all of them. Runs with the same --population (see "
+        "`dpbai start`) may share people, runs with different ones do not, and a run without one "
+        "may share people with any.",
+        option("sessions", "the session files", nargs="+", metavar="run.json"),
+        output("run", "population", "epsilon", "delta", "released"), arguments.GROUP,
         arguments.JSON,
     ),
     (
@@ -182,7 +205,10 @@ def function(command: str) -> Callable[[argparse.Namespace], Table | None]:
         "start": run.start,
         "next": run.following,
         "tell": run.tell,
+        "undo": run.undo,
+        "withdraw": run.withdraw,
         "end-phase": run.end_phase,
         "status": run.status,
         "recommend": run.recommend,
+        "ledger": run.ledger,
     }[command]

@@ -1,4 +1,4 @@
-"""The commands of a run: plan, start, next, tell, end-phase, status, recommend."""
+"""The commands of a run: plan, start, next, tell, undo, end-phase, status, and so on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -15,9 +15,19 @@ import dpbai
 from dpbai.field.cli import advice, arguments, tables
 from dpbai.field.cli.arguments import STANDARD_INPUT
 from dpbai.field.cli.commands import PHASE_COLUMNS
+from dpbai.field.cli.output import acknowledging
 from dpbai.field.cli.sheets import listed, nearest, normal, quoted
 from dpbai.field.cli.tables import Table, say
-from dpbai.field.session import NumpyNoise, ReleaseWarning, Session, SessionError
+from dpbai.field.session import (
+    Batch,
+    Interval,
+    NumpyNoise,
+    ReleaseWarning,
+    Session,
+    SessionConflictError,
+    SessionError,
+)
+from dpbai.field.session import ledger as session_ledger
 from dpbai.field.session.records import Label
 from dpbai.phase import Policy
 from dpbai.plans import reachable, representable
@@ -26,6 +36,7 @@ TOLD_OF_A_CERTIFICATE = ("epsilon", "delta", "planned_epsilon", "mechanism", "re
 _SHORT = 54  # characters of a list behind some words
 _LIMIT = 200  # active sets looked at for the ranges of a phase
 _KEYS = {"arm", "reward", "batch"}
+_LONGEST_LINE = 2**16  # bytes of a line of JSON
 _EXPLANATION = """\
 noise: standard deviation of the noise in the estimate. phase: the last one that
 estimated the arm. Compare within a phase only: a later one has new rewards and
@@ -68,10 +79,12 @@ def start(given: argparse.Namespace) -> None:
         path=given.session,
         labels=table.labels,
         reward_range=given.reward_range,
+        population=given.population,
     )
-    print(f"{given.session} is ready.")
-    _advise(given, table)
-    _show_missing(session)
+    with acknowledging():
+        print(f"{given.session} is ready.")
+        _advise(given, table)
+        _show_missing(session)
 
 
 def following(given: argparse.Namespace) -> Table:
@@ -86,31 +99,68 @@ def following(given: argparse.Namespace) -> Table:
 
 
 def tell(given: argparse.Namespace) -> None:
-    """Take rewards, or take them back."""
-    session = _resumed(given.session, seed=given.seed)
+    """Take rewards."""
+    session = _resumed(given.session, given.seed)
     names = {normal(str(label)): label for label in session.labels}
     if given.follow:
-        if given.rewards != STANDARD_INPUT or given.batch or given.undo:
+        if given.rewards != STANDARD_INPUT or given.batch:
             raise ValueError("--follow reads lines of JSON from -, and goes without other options")
-        for line in sys.stdin:
-            tables.show_json(_answer(session, names, line))
+        for line in _lines():
+            session, answer = _answer(session, given, names, line)
+            with acknowledging():
+                tables.show_json(answer)
         return
     sums = tables.read_rewards(given, names, session.reward_range)
-    before = len(session.released)
-    session.record_sums(sums, batch=given.batch, undo=given.undo)
+    session, before = _step(session, given, lambda now: now.record_sums(sums, batch=given.batch))
     count = sum(count for _, count in sums.values())
-    print(f"{'Took back' if given.undo else 'Took'} {count} reward(s) of {len(sums)} arm(s).")
-    _show_released(session, before)
+    with acknowledging():
+        print(f"Took {count} reward(s) of {len(sums)} arm(s).")
+        _show_released(session, before)
+
+
+def undo(given: argparse.Namespace) -> None:
+    """Take a batch back."""
+    taken: dict[str, Batch] = {}
+
+    def step(session: Session) -> None:
+        taken.update(session.batches)
+        session.undo(given.batch)
+
+    session, before = _step(_resumed(given.session), given, step)
+    counts = taken[normal(given.batch)].counts.items()
+    with acknowledging():
+        told = listed((f"{quoted(label)} {n}" for label, n in counts), _SHORT)
+        print(f"Took back batch {quoted(given.batch)}: {told}")
+        _show_released(session, before)
+
+
+def withdraw(given: argparse.Namespace) -> None:
+    """Ask for no more rewards of an arm."""
+    session = _resumed(given.session, given.seed)
+    names = {normal(str(label)): label for label in session.labels}
+    if (arm := normal(given.arm)) not in names:
+        raise ValueError(f"{given.arm!r} is none of the arms{nearest(arm, names)}")
+    session, before = _step(session, given, lambda now: now.withdraw(names[arm]))
+    with acknowledging():
+        print(f"{quoted(arm)} is withdrawn.")
+        _show_released(session, before)
 
 
 def end_phase(given: argparse.Namespace) -> None:
     """End the phase under way with the rewards that came in."""
-    session = _resumed(given.session, seed=given.seed)
-    before = len(session.released)
-    session.end_phase()
-    remark = session.released[before].remarks[-1]
-    say(f"{remark[0].upper()}{remark[1:]}.")
-    _show_released(session, before)
+    session = _resumed(given.session, given.seed)
+    phase = len(session.released) + 1
+
+    def step(session: Session) -> None:
+        if len(session.released) >= phase:
+            raise SessionError(f"phase {phase} was completed in the meantime, and is released")
+        session.end_phase()
+
+    session, before = _step(session, given, step)
+    with acknowledging():
+        remark = next(text for text in session.released[before].remarks if "was ended" in text)
+        say(f"{remark[0].upper()}{remark[1:]}.")
+        _show_released(session, before)
 
 
 def status(given: argparse.Namespace) -> Table:
@@ -127,7 +177,8 @@ def status(given: argparse.Namespace) -> Table:
     table = Table(["arm", "state", "estimate", "received", "missing"], rows)
     if given.json:
         told = {"phase": phase.index if phase else None, "missing": sum(requests.values())}
-        tables.show_json({**told, "batches": session.batches, "arms": tables.records(table)})
+        batches = {name: dict(vars(batch)) for name, batch in session.batches.items()}
+        tables.show_json({**told, "batches": batches, "arms": tables.records(table)})
         return table
     tables.show(table)
     if session.batches:
@@ -155,40 +206,115 @@ def recommend(given: argparse.Namespace) -> Table:
     ]
     columns = ["arm", "estimate", "noise", "phase", "state"]
     table = Table(columns, rows, lambda: import_module("dpbai.field.figures").run_trace(session))
-    certificate = session.certificate
+    certificate, interval = session.group_certificate(given.group), _interval(session)
     if given.json:
         told = {name: getattr(certificate, name) for name in TOLD_OF_A_CERTIFICATE}
         answer = {"recommended": session.recommendation, "reward_range": session.reward_range}
-        tables.show_json({**answer, **told, "estimates": tables.records(table)})
+        found = {"interval": interval and vars(interval), **told}
+        tables.show_json({**answer, **found, "estimates": tables.records(table)})
+        return table
+    print(f"Recommended: {session.recommendation}")
+    tables.show(table)
+    print(_EXPLANATION)
+    if interval is None:
+        print("Of means only differences were released, and no mean is known.")
     else:
-        print(f"Recommended: {session.recommendation}")
-        tables.show(table)
-        print(_EXPLANATION)
-        print(certificate)
+        say(
+            f"Mean of {quoted(session.recommendation)}: {interval.low:.4g} to {interval.high:.4g}, "
+            f"with {100 * interval.confidence:g} % confidence whichever arm is recommended; off by "
+            f"noise at most {interval.noise:.4g}, by sampling at most {interval.sampling:.4g}."
+        )
+    print(certificate)
     return table
 
 
-def _answer(session: Session, names: Mapping[str, Label], line: str) -> dict[str, Any]:
-    """Take one reward, {"arm": ..., "reward": ...}, perhaps with "batch"; return what to answer."""
-    before = len(session.released)
+def ledger(given: argparse.Namespace) -> Table:
+    """Show what several runs cost together."""
+    sessions = [_resumed(path) for path in given.sessions]
+    book = session_ledger(sessions, group=given.group)
+    rows = [
+        (path, whose, account.epsilon, account.delta, account.released)
+        for path, (whose, account) in zip(given.sessions, book.costs, strict=True)
+    ]
+    table = Table(["run", "population", "epsilon", "delta", "released"], rows)
+    copies = [given.sessions[place] for place in book.copies]
+    if given.json:
+        told = {"epsilon": book.epsilon, "delta": book.delta, "copies": copies}
+        tables.show_json({**told, "runs": tables.records(table)})
+        return table
+    tables.show(table)
+    if copies:
+        say(f"Not counted, as copies of others: {listed(map(quoted, copies))}")
+    say(
+        f"Together, for who may be in most of them: epsilon = {book.epsilon:.6g}, delta = "
+        f"{book.delta:.6g}, for all releases of these runs, past and to come. Losses add up over "
+        "runs of the same population, and of none; those of different populations share nobody, "
+        "by the word of who named them."
+    )
+    return table
+
+
+def _interval(session: Session) -> Interval | None:
+    try:
+        return session.interval()
+    except SessionError:  # only differences were released
+        return None
+
+
+def _step(
+    session: Session, given: argparse.Namespace, step: Callable[[Session], object]
+) -> tuple[Session, int]:
+    """Take a step, with the file read again as often as another process was faster.
+
+    Return the session, and how many phases had been released before.
+    """
+    while True:
+        before = len(session.released)
+        try:
+            step(session)
+        except SessionConflictError:
+            session = _resumed(given.session, vars(given).get("seed"))
+        else:
+            return session, before
+
+
+def _lines() -> Iterator[bytes]:
+    """Yield the lines of standard input, and of one that is too long nothing."""
+    if sys.stdin is None:
+        raise ValueError("--follow reads standard input, and that is closed")
+    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+        rest = line
+        while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
+            line, rest = b"", sys.stdin.buffer.readline(_LONGEST_LINE)
+        yield line
+
+
+def _answer(
+    session: Session, given: argparse.Namespace, names: Mapping[str, Label], line: bytes
+) -> tuple[Session, dict[str, Any]]:
+    """Take one reward, {"arm": ..., "reward": ...}, perhaps with "batch"; return what to answer.
+
+    Whatever a line holds, it is answered, and no part of it is repeated but the name of a batch.
+    """
     try:
         try:
             told = json.loads(line, object_pairs_hook=_each_once)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError("this is no line of JSON") from None
         if not isinstance(told, dict) or not {"arm", "reward"} <= told.keys() <= _KEYS:
             raise ValueError("each line must be an object of arm, reward and perhaps batch")
         arm = normal(str(told["arm"]))
         if arm not in names:
             raise ValueError(f"this is none of the arms{nearest(arm, names)}")
-        session.record({names[arm]: [told["reward"]]}, batch=told.get("batch"))
-    except (ValueError, TypeError, SessionError) as error:
-        return {"error": str(error)}
+        rewards, batch = {names[arm]: [told["reward"]]}, told.get("batch")
+        session, before = _step(session, given, lambda now: now.record(rewards, batch=batch))
+    except (ValueError, TypeError, SessionError, RecursionError, OSError) as error:
+        return session, {"error": str(error)}
     answer: dict[str, Any] = {"missing": sum(session.requests.values())}
     if session.released[before:]:
         answer["released"] = len(session.released)
         answer["survivors"] = session.released[-1].survivors
-    return answer
+    return session, answer
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -201,6 +327,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _state(session: Session, label: Label) -> str:
     if label == session.recommendation:
         return "recommended"
+    if label in session.withdrawn:
+        return "withdrawn"
     gone = (r.phase for r in session.released if label in set(r.active) - set(r.survivors))
     phase = next(gone, None)
     return "in play" if phase is None else f"out in phase {phase}"

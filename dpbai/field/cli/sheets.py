@@ -21,6 +21,7 @@ from itertools import accumulate
 
 from dpbai import _check
 from dpbai.field.cli.arguments import STANDARD_INPUT
+from dpbai.field.session.records import UNSEEN
 
 SEPARATORS = ",;\t|"
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
@@ -32,8 +33,6 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+|[-+]?\d+,")
 _DECORATED = re.compile(r"\W*\d[\d.,'\u2019\s]*(\W*|\s*[^\W\d_]{1,3})")
 """What is a number but for its separators, and a sign of currency, a % or a unit around it."""
 _ONE_LINE = "{} must be one line of characters that can be seen: replace all others by spaces"
-_UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line ends, changes of direction, and halves of characters."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Sheet:
                 f"; those at places {listed(map(str, unnamed))} have none" if unnamed[1:] else ""
             )
             raise ValueError(f"{self.path}: the columns must have distinct names{found}")
-        if not self.private and any(map(_UNSEEN.search, header)):
+        if not self.private and any(map(UNSEEN.search, header)):
             raise ValueError(f"{self.path}: {_ONE_LINE.format('the names of columns')}")
         return replace(self, header=header, rows=rows)
 
@@ -132,7 +131,7 @@ class Sheet:
             label = cells[place]
             if not label:
                 raise self.wrong(line, "the arm has no name")
-            if _UNSEEN.search(label):
+            if UNSEEN.search(label):
                 raise self.wrong(line, _ONE_LINE.format("the name of an arm"))
             if label in found:
                 raise self.wrong(line, f"arm {label!r} is in line {found[label]} already")
@@ -150,7 +149,7 @@ class Sheet:
                     f"{what} seems to be missing: leave out the line, or write a word of its own "
                     "for what is not known, such as unknown",
                 )
-            if _UNSEEN.search(word):
+            if UNSEEN.search(word):
                 raise self.wrong(line, _ONE_LINE.format(f"a category of {self.header[place]}"))
             other = found.setdefault(" ".join(word.casefold().split()), word)
             if word != other:
@@ -205,7 +204,7 @@ def nearest(text: str, names: Iterable[str]) -> str:
 
 def quoted(name: object) -> str:
     """Return a name as a list tells it: not too long, in quotes if it would not be seen as one."""
-    text = _UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(str(name).split()))
+    text = UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(str(name).split()))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."
     return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(',;"') else text

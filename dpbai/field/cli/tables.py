@@ -18,7 +18,7 @@ from dpbai._describe import plain
 from dpbai.field.cli.arguments import BASELINE
 from dpbai.field.cli.sheets import Sheet, nearest, quoted
 from dpbai.field.session.records import Label
-from dpbai.field.session.rewards import Range, exact_sum
+from dpbai.field.session.rewards import Range, decimal, exact_sum, stated_sum
 from dpbai.scaling import rank
 
 CONSTANT = "constant"
@@ -156,24 +156,32 @@ def read_rewards(
     column = "total" if summed else given.reward_column or "reward"
     place = sheet.column(column, "--reward-column")
     counted = sheet.column("count") if summed else None
-    low, high = bounds if counted is None else map(Fraction, bounds)
     values: dict[Label, list[float]] = {}
-    counts: Counter[Label] = Counter()
+    sums: dict[Label, tuple[Fraction, int]] = {}
     for line, cells in sheet.rows:
         # Not quoted: a file with its columns the wrong way round has rewards here.
         if cells[arm] not in names:
             raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
-        value = sheet.number(line, cells[place], column)
-        told = "1" if counted is None else cells[counted]
+        value, label = sheet.number(line, cells[place], column), names[cells[arm]]
+        if counted is None:
+            if not bounds.low <= value <= bounds.high:
+                raise sheet.wrong(line, f"{column} must lie in {bounds}")
+            values.setdefault(label, []).append(value)
+            continue
+        told = cells[counted]
         count = int(told) if told.isascii() and told.isdigit() else 0
         if not 0 < count <= 2**53:
             raise sheet.wrong(line, "count must be a whole number, at least 1")
-        if not count * low <= value <= count * high:
-            times = " times count" if summed else ""
-            raise sheet.wrong(line, f"{column} must lie in {bounds}{times}")
-        values.setdefault(names[cells[arm]], []).append(value)
-        counts[names[cells[arm]]] += count
-    return {label: (exact_sum(np.array(found)), counts[label]) for label, found in values.items()}
+        try:
+            stated_sum((decimal(value), count), bounds)
+        except ValueError:
+            rule = f"{column} must lie in {bounds} times count"
+            raise sheet.wrong(line, rule) from None
+        before, so_far = sums.get(label, (Fraction(), 0))
+        sums[label] = before + decimal(value), so_far + count
+    return sums or {
+        label: (exact_sum(np.array(found)), len(found)) for label, found in values.items()
+    }
 
 
 class Table(NamedTuple):
@@ -215,7 +223,7 @@ def records(table: Table) -> list[dict[str, Any]]:
 
 def show_json(value: Any) -> None:
     """Print one line of JSON, at once."""
-    print(json.dumps(plain(value), ensure_ascii=False), flush=True)
+    print(json.dumps(plain(value)), flush=True)
 
 
 def _cell(value: object, number: Callable[[float], str]) -> str:

@@ -5,12 +5,17 @@ computes a guarantee of its own, which is `dpbai.certificate`'s, or knows of an 
 true means are is what a run is there to find out.
 """
 
+from dpbai.field.session.interval import Interval
+from dpbai.field.session.ledger import Ledger, ledger
 from dpbai.field.session.live import Session
 from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
 from dpbai.field.session.phase import release
-from dpbai.field.session.records import Release, Released, SessionError
+from dpbai.field.session.records import Batch, Release, Released, SessionConflictError, SessionError
 
 __all__ = [
+    "Batch",
+    "Interval",
+    "Ledger",
     "NumpyNoise",
     "OpenDPNoise",
     "Release",
@@ -18,6 +23,8 @@ __all__ = [
     "ReleaseWarning",
     "Released",
     "Session",
+    "SessionConflictError",
     "SessionError",
+    "ledger",
     "release",
 ]

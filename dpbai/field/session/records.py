@@ -1,9 +1,10 @@
-"""The names of arms, and what phases released."""
+"""The names of arms and batches, and what phases released."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -15,8 +16,28 @@ class SessionError(RuntimeError):
     """A session that cannot take a step, or a file that is refused; nothing has changed."""
 
 
+class SessionConflictError(SessionError):
+    """The file was changed by someone else since it was read here; nothing was taken.
+
+    Several processes may share a file: each reads it again and repeats its step.
+
+    Examples
+    --------
+    >>> while True:  # doctest: +SKIP
+    ...     session = Session.resume("run.json")
+    ...     try:
+    ...         session.record({"blue": [1]}, batch="visit 4711")
+    ...         break
+    ...     except SessionConflictError:
+    ...         continue
+    """
+
+
 Label = int | str
 """What an arm is called."""
+
+UNSEEN = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, ends of lines, changes of direction, halves of characters, what XML lacks."""
 
 
 def named(label: Any) -> Label | None:
@@ -26,17 +47,50 @@ def named(label: Any) -> Label | None:
     return None if isinstance(label, bool) or not isinstance(label, Integral) else int(label)
 
 
+def printable(text: str) -> bool:
+    """Return whether terminals, tables and figures show a text as it is: it controls nothing."""
+    return not UNSEEN.search(text)
+
+
 def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
     """Return labels that name so many arms, also as text: 1 and "1" are one name in a table."""
     checked = []
     for label in _check.sequence(labels, "labels"):
         if (name := named(label)) is None:
             raise TypeError(f"labels must be integers or strings, got {_check.told(label)}")
+        if not printable(str(name)):
+            raise ValueError(f"labels must have no control character, got {_check.told(label)}")
         checked.append(name)
     texts = {str(label).strip() for label in checked} - {""}
     if len(checked) != arms or len(texts) != arms:
         raise ValueError(f"labels must be {arms} distinct names, one for each arm, also as text")
     return tuple(checked)
+
+
+def checked_name(value: Any, what: str) -> str:
+    """Return the name of a batch or of a population; an error does not repeat what is none."""
+    if (name := named(value)) is None:
+        raise TypeError(f"{what} must be an integer or a string")
+    text = str(name).strip()
+    if not text or not printable(text):
+        raise ValueError(f"{what} must have a name, without control characters")
+    return text
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rewards that were recorded together, under a name.
+
+    Attributes
+    ----------
+    phase : int
+        The phase that they were recorded in.
+    counts : mapping of label to int
+        How many there were of each arm.
+    """
+
+    phase: int
+    counts: Mapping[Label, int]
 
 
 @dataclass(frozen=True)
@@ -72,7 +126,8 @@ class Released(Release):
     pulled : tuple of int or str
         Labels of the arms that were pulled.
     pulls : tuple of int
-        How often each of them was: as planned, or less if the phase was ended early.
+        How many rewards of each of them came in: as planned, or less if the phase was ended early
+        or the arm withdrawn.
     estimates : tuple of float
         Estimated means of the `active` arms, computed from what was released, in the units of the
         rewards.

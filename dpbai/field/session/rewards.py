@@ -7,7 +7,7 @@ another range are mapped to [0, 1] by their sum, which is as exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple
@@ -72,17 +72,24 @@ def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
         raise TypeError("rewards must be doubles, integers or booleans")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"rewards must be 1-D and not empty, got shape {array.shape}")
-    # NaN fails every comparison.
-    if not ((array >= bounds[0]) & (array <= bounds[1])).all():
+    least, most = math.ceil(bounds.low), math.floor(bounds.high)
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            least, most = map(array.dtype.type, bounds)
+    if not (np.isfinite(array) & (array >= least) & (array <= most)).all():
         raise ValueError(f"rewards must lie in {bounds}, and one or more do not")
-    return _mapped(exact_sum(array.astype(np.float64)), array.size, bounds)
+    # Single precision rounds an end of the range too: 0.1 is the end of (0, 0.1) there as well.
+    values = np.clip(array.astype(np.float64), bounds.low, bounds.high)
+    return _mapped(exact_sum(values), array.size, map(Fraction, bounds))
 
 
 def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
     """Return a total and a count of rewards that someone else added up, mapped to [0, 1].
 
-    The count is at least 1, the total between so many times each of `bounds`, and taken as exact.
-    What else they may be is refused, and not told: they may be the wrong way round.
+    The count is at least 1, the total between so many times each of `bounds`, and taken as exact:
+    as the doubles that these are or, where that fails, as the decimals that they are written as (of
+    doubles, 2.1 is more than three times 0.7). What else they may be is refused, and not told: they
+    may be the wrong way round.
     """
     if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
         raise TypeError("sums must be pairs of a total and a count")
@@ -97,17 +104,22 @@ def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
         if float(total) != total:
             raise TypeError("total must be a rational number or a double")
         total = float(total)
-    exact = Fraction(total)
     if count < 1:
         raise ValueError("count must be at least 1")
-    mapped, number = _mapped(exact, int(count), bounds)
-    if not 0 <= mapped <= number:
-        raise ValueError(f"total must be of count rewards, which lie in {bounds}")
-    return mapped, number
+    for exact in (Fraction, decimal):
+        mapped, number = _mapped(exact(total), int(count), map(exact, bounds))
+        if 0 <= mapped <= number:
+            return mapped, number
+    raise ValueError(f"total must be of count rewards, which lie in {bounds}")
 
 
-def _mapped(total: Fraction, count: int, bounds: Range) -> Sum:
-    low, high = map(Fraction, bounds)
+def decimal(value: Any) -> Fraction:
+    """Return a number exactly; a double as the shortest decimal that it is written as."""
+    return Fraction(repr(value) if isinstance(value, float) else value)
+
+
+def _mapped(total: Fraction, count: int, bounds: Iterable[Fraction]) -> Sum:
+    low, high = bounds
     return (total - count * low) / (high - low), count
 
 

@@ -4,38 +4,45 @@ A document is written beside its file, forced to the disk, and renamed over it, 
 any moment leaves the old document or the new one. The file is in one canonical form with a checksum
 over it: cut short or edited, it is refused. (The checksum is against accidents; whoever computes it
 anew can forge a document.) A lock beside the file keeps processes apart while they write, and no
-document is replaced but the one that the writer says it saw. Reading writes nothing.
+document is replaced but the one that the writer says it saw. The lock file stays, and holds how
+many phases were released: no document with fewer goes on. Reading writes nothing.
 
-It holds the policy (its class and parameters, so that no other plan can take it over), the name of
-what draws the noise, the labels of the arms, the range of rewards, the names of batches, what each
-finished phase released, and of the phase under way sums and counts.
+A document holds the policy (its class and parameters, so that no other can take it over), the name
+of what draws the noise, the labels of the arms, the range of rewards, batches, the guarantee that
+was stated at the beginning, what each finished phase released, and of the phase under way sums and
+counts. It holds the plans of all of these, too, and they are executed as they were made: linear
+algebra differs between machines. What holds them to the policy is the account of their privacy and
+of the budget.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import math
+import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
-from operator import gt
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from dpbai import _check
+from dpbai._check import FloatArray
 from dpbai._describe import class_name, plain, restored
 from dpbai.beyond import DPDesign
+from dpbai.certificate import Certificate
 from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise
-from dpbai.field.session.phase import shortened
-from dpbai.field.session.records import Label, Released, SessionError
+from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
 from dpbai.field.session.run import Run
+from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.phase import Phase, Policy
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
 
@@ -45,13 +52,16 @@ else:
     import fcntl
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
+_BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+_FAR = 2**20  # the byte that is locked: where it is, all others can be read on Windows, too
+_PATIENCE = 1.0  # seconds until it is said that a lock is waited for
 _OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, DPHalving, ODLinBAI, DPOD)
-_TOLERANCE = 1e-9
+_LAWS = {class_name(law): law for law in (Laplace, Gaussian, NoNoise)}
 _canonical = partial(json.dumps, allow_nan=False)
 # What comes of a content that was edited, with a checksum to match.
 _UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
 
-KIND, VERSION = "dpbai session", 2
+KIND, VERSION = "dpbai session", 3
 Content = Mapping[str, Any]
 
 
@@ -78,40 +88,82 @@ class Store:
                 with self._locked():
                     self._temporary.unlink(missing_ok=True)
         try:
-            return _run_in(content, policy, noise), data
+            run = _run_in(content, policy, noise)
         except _UNFIT as error:
             raise SessionError(f"{self.path} is refused: {error}") from error
+        with (
+            suppress(OSError),
+            os.fdopen(os.open(self._lock, os.O_RDONLY | _NO_LINK), "rb") as lock,
+        ):
+            self._check_newest(run, lock)
+        return run, data
 
-    def save(self, run: Run, seen: bytes | None) -> bytes:
-        """Write a run in the place of the one whose bytes were `seen`; return its bytes.
+    def save(self, run: Run, before: Run, seen: bytes | None) -> bytes:
+        """Write a run in the place of the one `before`, whose bytes were `seen`; return its bytes.
 
-        FileExistsError if none was and there is a file; SessionError if the file is not that
-        document any more.
+        FileExistsError if none was and there is a file; SessionConflictError if the file is not
+        that document any more; SessionError if it is an older copy, or has a second name.
         """
-        with self._locked():
-            before = self.path.read_bytes() if self.path.exists() else None
-            if before is not None and seen is None:
+        with self._locked() as lock:
+            old = self.path.read_bytes() if self.path.exists() else None
+            if old is not None and seen is None:
                 raise FileExistsError(f"{self.path} exists already, and is left as it is")
-            if before != seen:
-                raise SessionError(
+            if old != seen:
+                raise SessionConflictError(
                     f"{self.path} was changed since it was read or saved here: load it again"
                 )
-            return self._write(_content(run))
+            if seen is None:
+                lock.truncate(0)  # it may be left from a run whose file was removed
+            else:
+                self._check_newest(before, lock)
+                if self.path.stat().st_nlink > 1:
+                    raise SessionError(
+                        f"{self.path} has a second name (a hard link), under which the same "
+                        "rewards could be released again: remove one of the two"
+                    )
+            data = self._write(_content(run))
+            if len(run.finished) > len(before.finished):
+                lock.seek(0)
+                lock.write(str(len(run.finished)).encode())
+                lock.flush()
+                os.fsync(lock.fileno())
+            return data
+
+    def _check_newest(self, run: Run, lock: BinaryIO) -> None:
+        """Raise SessionError if the lock file knows of a phase that a run has not released."""
+        lock.seek(0)
+        known = lock.read(_FAR).strip()
+        if known and not known.isdigit():
+            raise SessionError(f"{self._lock} is no lock file of a session")
+        if int(known or 0) > len(run.finished):
+            raise SessionError(
+                f"{self.path} is an older copy: phase {int(known)} has been released since, as "
+                f"{self._lock.name} says, and going on would release the same rewards again; put "
+                "the newer file back, or begin another run"
+            )
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
 
     @property
     def _temporary(self) -> Path:
         return self.path.with_name(self.path.name + ".tmp")
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[BinaryIO]:
         """Hold the lock; the operating system lets go of it if this process dies."""
-        lock = self.path.with_name(self.path.name + ".lock")
-        with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600), "rb") as file:
-            if sys.platform == "win32":
-                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-            else:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        flags = os.O_RDWR | os.O_CREAT | _NO_LINK
+        with os.fdopen(os.open(self._lock, flags, 0o600), "r+b") as file:
+            started, told = time.monotonic(), False
+            while not _lock_now(file):
+                if not told and time.monotonic() - started > _PATIENCE:
+                    told = True
+                    logging.getLogger(__name__).warning(
+                        "waiting for another process that holds %s", self._lock
+                    )
+                time.sleep(0.01)
+            yield file
 
     def _write(self, content: Any) -> bytes:
         data = self._encoded(content)
@@ -128,8 +180,13 @@ class Store:
             os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
         except FileExistsError:
             raise SessionError(f"{self._temporary} was put there by someone else") from None
-        except BaseException:
+        except BaseException as error:
             self._temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno == errno.EBUSY:
+                raise SessionError(
+                    f"{self.path} cannot be replaced, as it is a mount of a single file: mount its "
+                    "folder instead"
+                ) from None
             raise
         _sync_directory(self.path.parent)
         return data
@@ -149,8 +206,9 @@ class Store:
             raise SessionError(f"{self.path} is no {KIND}")
         if document.get("version") != VERSION:
             raise SessionError(
-                f"{self.path} has version {document.get('version')!r} of the format, "
-                f"but this program reads version {VERSION}"
+                f"{self.path} has version {document.get('version')!r} of the format, but this "
+                f"program reads version {VERSION}: go on with the version of dpbai that began the "
+                "run (0.2 for version 2 of the format)"
             )
         try:
             same = self._encoded(document["content"]) == data
@@ -164,15 +222,30 @@ class Store:
 def _content(run: Run) -> Content:
     current = None
     if run.phase is not None:
+        parts = {
+            name: [[label, str(total)] for label, total in part.items()]
+            for name, part in run.parts.items()
+        }
         sums = [str(total) for total in run.sums]
-        current = {**_plan(run.phase, run.labels), "counts": list(run.counts), "sums": sums}
+        counts = list(run.counts)
+        current = {"plan": _saved(run.phase), "counts": counts, "sums": sums, "batches": parts}
+    finished = [
+        {"plan": _saved(phase), **plain(vars(released))}
+        for phase, released in zip(run.past, run.finished, strict=True)
+    ]
     return {
         "policy": _described(run.policy),
         "noise": run.noise.name,
         "labels": list(run.labels),
         "reward_range": list(run.reward_range),
-        "batches": dict(run.batches),
-        "finished": [plain(vars(released)) for released in run.finished],
+        "population": run.population,
+        "stated": _fields(run.stated),
+        "withdrawn": list(run.withdrawn),
+        "batches": {
+            name: [batch.phase, [list(item) for item in batch.counts.items()]]
+            for name, batch in run.batches.items()
+        },
+        "finished": finished,
         "current": current,
     }
 
@@ -180,22 +253,56 @@ def _content(run: Run) -> Content:
 def _run_in(content: Content, policy: Policy | None, noise: ReleaseNoise | None) -> Run:
     """Return the run that a content tells of; one of `_UNFIT` if it does not fit together."""
     policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
-    run = Run.begun(policy, noise, content["labels"], content["reward_range"])
-    for entry in restored(content["finished"]):
-        released, planned = Released(**entry), _plan(run.plan, run.labels)
-        # Another version may plan otherwise: what it released must not be decoded by this one.
-        alike = all(entry[key] == restored(planned[key]) for key in ("phase", "active", "pulled"))
-        if alike := alike and not any(map(gt, released.pulls, run.plan.pulls)):
-            executed = shortened(run.plan, released.pulls)
-            alike = run.follows(released, executed)
-        if not alike:
-            raise ValueError(
-                f"phase {run.plan.index} was finished with another plan than this version makes"
-            )
-        run = run.after(released, executed)
-    sums, counts = _received(content, run.phase)
-    batches = {name: int(phase) for name, phase in content["batches"].items()}
-    return replace(run, sums=sums, counts=counts, batches=batches)
+    stated = Certificate(**restored(content["stated"]))
+    labels, bounds, people = (content[n] for n in ("labels", "reward_range", "population"))
+    run = Run.of(policy, noise, labels, bounds, people, stated)
+    for entry in content["finished"]:
+        phase = _plan(entry["plan"])
+        released = Released(**restored({key: entry[key] for key in entry.keys() - {"plan"}}))
+        run = run.next(phase)
+        names = [tuple(run.labels[arm] for arm in arms) for arms in (phase.active, phase.pulled)]
+        if not (
+            [released.active, released.pulled] == names
+            and released.phase == phase.index
+            and len(released.statistic) == phase.coordinates
+            and len(set(released.survivors) & set(released.active)) == phase.keep
+            and len(released.survivors) == phase.keep
+            and all(0 <= n <= pulls for n, pulls in zip(released.pulls, phase.pulls, strict=True))
+        ):
+            raise ValueError(f"what phase {phase.index} released does not fit its plan")
+        run = replace(run, finished=(*run.finished, released), past=(*run.past, phase))
+    withdrawn = tuple(content["withdrawn"])
+    batches = {
+        name: Batch(phase, dict(counts)) for name, (phase, counts) in content["batches"].items()
+    }
+    if not set(withdrawn) <= set(run.labels):
+        raise ValueError("what was withdrawn is none of its arms")
+    run = replace(run, batches=batches, withdrawn=withdrawn)
+    current = content["current"]
+    if current is None:
+        if len(run.finished[-1].survivors) > 1:
+            raise ValueError("the phase under way is missing")
+        return run.next()
+    return _received(run.next(_plan(current["plan"])), current)
+
+
+def _received(run: Run, current: Content) -> Run:
+    """Return the run with what came in; ValueError if it does not fit its plan."""
+    try:
+        sums, counts = tuple(map(Fraction, current["sums"])), tuple(current["counts"])
+        rows = zip(counts, sums, run.plan.pulls, strict=True)
+        fit = all(0 <= total <= count <= pulls for count, total, pulls in rows)
+        parts = {
+            name: {label: Fraction(total) for label, total in part}
+            for name, part in current["batches"].items()
+        }
+        recorded = {name for name, batch in run.batches.items() if batch.phase == run.plan.index}
+        fit = fit and parts.keys() == recorded
+    except (ValueError, TypeError, ArithmeticError, AttributeError):  # which would tell the sums
+        fit = False
+    if not fit:
+        raise ValueError("its sums and counts do not fit its plan")
+    return replace(run, sums=sums, counts=counts, parts=parts)
 
 
 def _noise_of(name: str, given: ReleaseNoise | None) -> ReleaseNoise:
@@ -210,41 +317,11 @@ def _noise_of(name: str, given: ReleaseNoise | None) -> ReleaseNoise:
     return given
 
 
-def _received(
-    content: Content, phase: Phase | None
-) -> tuple[tuple[Fraction, ...], tuple[int, ...]]:
-    """Return the sums and counts of the phase under way; ValueError if they do not fit its plan."""
-    stored = content["current"]
-    if phase is None or stored is None:
-        if phase is not stored:
-            raise ValueError("the phase under way does not follow from the finished ones")
-        return (), ()
-    planned = _plan(phase, content["labels"])
-    noise, wanted = _named(stored["noise"]), planned["noise"]
-    # A noise scale may come from linear algebra, which differs in the last bits between machines.
-    same_noise = noise.keys() == wanted.keys() and all(
-        noise[key] == wanted[key] or math.isclose(noise[key], wanted[key], rel_tol=_TOLERANCE)
-        for key in noise
-    )
-    if not same_noise or any(stored[key] != planned[key] for key in planned.keys() - {"noise"}):
-        raise ValueError(f"phase {phase.index} was begun with another plan than this version makes")
-    try:
-        sums, counts = tuple(map(Fraction, stored["sums"])), tuple(stored["counts"])
-        rows = zip(counts, sums, phase.pulls, strict=True)
-        fit = all(0 <= total <= count <= pulls for count, total, pulls in rows)
-    except (ValueError, TypeError, ArithmeticError):  # which would tell what the sums are
-        fit = False
-    if not fit:
-        raise ValueError("its sums and counts do not fit its plan")
-    return sums, counts
-
-
 def _policy_of(made_for: Content, given: Policy | None) -> Policy:
     """Return the policy that a file was made for: if none is given, one of this library's classes.
 
     ValueError if the one given has other parameters, or there is none of that class.
     """
-    made_for = _named(made_for)
     if given is None:
         makers: dict[str, Any] = {class_name(maker): maker for maker in _OWN}
         if made_for["class"] not in makers:
@@ -255,15 +332,8 @@ def _policy_of(made_for: Content, given: Policy | None) -> Policy:
     own = _described(given)
     differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
     if differing:
-        raise ValueError(f"it was made for another plan: {', '.join(differing)} differ")
+        raise ValueError(f"it was made for another policy: {', '.join(differing)} differ")
     return given
-
-
-def _named(described: Content) -> Content:
-    """Return a description with the class by its name now; version 0.2 wrote its module, too."""
-    name = described["class"]
-    ours = name.startswith("dpbai.")
-    return {**described, "class": f"dpbai.{name.rpartition('.')[2]}" if ours else name}
 
 
 def _described(policy: Policy) -> Content:
@@ -274,14 +344,51 @@ def _described(policy: Policy) -> Content:
     return description
 
 
-def _plan(phase: Phase, labels: Sequence[Label]) -> Content:
-    return {
-        "phase": phase.index,
-        "active": [labels[arm] for arm in phase.active],
-        "pulled": [labels[arm] for arm in phase.pulled],
-        "pulls": list(phase.pulls),
-        "noise": plain(phase.noise),
-    }
+def _fields(value: Any) -> Content:
+    """Return the public parameters of a dataclass."""
+    names = [field.name for field in fields(value) if field.name[0] != "_"]
+    return {name: plain(getattr(value, name)) for name in names}
+
+
+def _saved(phase: Phase) -> Content:
+    """Return a plan for a file; TypeError if its noise is none of this library."""
+    if (law := class_name(type(phase.noise))) not in _LAWS:
+        raise TypeError(f"noise of the class {law} cannot be saved")
+    return _fields(phase)
+
+
+def _plan(saved: Content) -> Phase:
+    """Return the plan that was saved; one of `_UNFIT` if it is none."""
+    noise, release, decoder = dict(saved["noise"]), saved["release_matrix"], saved["decoder_matrix"]
+    pulled = len(saved["pulled"])
+    released = pulled if release is None else len(release)
+    return Phase(
+        **{
+            **saved,
+            "noise": _LAWS[noise.pop("class")](**noise),
+            "release_matrix": _matrix(release, pulled),
+            "decoder_matrix": _matrix(decoder, saved["remembered"] + released),
+        }
+    )
+
+
+def _matrix(rows: list[list[float]] | None, columns: int) -> FloatArray | None:
+    return None if rows is None else np.array(rows, np.float64).reshape(len(rows), columns)
+
+
+def _lock_now(file: BinaryIO) -> bool:
+    """Lock a file, unless another process has; return whether it is locked now."""
+    try:
+        if sys.platform == "win32":
+            file.seek(_FAR)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _BUSY:
+            raise
+        return False
+    return True
 
 
 def _sync_directory(path: Path) -> None:

@@ -1,0 +1,113 @@
+"""An interval for the mean of the arm that a run recommends: what noise does, and what sampling.
+
+The arm is the one with the largest estimate, so that its estimate is more likely too high than too
+low: an interval for an arm that was named beforehand would promise too much. This one holds for all
+arms of the last phase at once, whichever it recommends. Earlier phases decide which arms these are
+and, where releases are remembered, with which weights they count: so what each of those releases
+may be off by is bounded for all of its coordinates at once, and the weights may be any.
+
+Nothing is assumed of the rewards but that they are independent, lie in their range and have the
+mean of their arm, and of the means that they are linear in the features where estimates use that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, special
+
+from dpbai._check import FloatArray
+from dpbai.noise import Gaussian, Laplace, Noise
+from dpbai.phase import Phase
+
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the mean of the recommended arm lies, in the units of rewards.
+
+    Attributes
+    ----------
+    low, high : float
+        The estimate less and plus `noise` and `sampling`; it may reach beyond the range of rewards.
+    noise : float
+        What the noise of the releases may be off by.
+    sampling : float
+        What the means of the rewards that came in may differ from those of all rewards there are
+        (Hoeffding's inequality); where an arm was withdrawn, also what was put in its place.
+    confidence : float
+        In at least this share of runs the mean lies within, whichever arm is recommended.
+    """
+
+    low: float
+    high: float
+    noise: float
+    sampling: float
+    confidence: float
+
+
+def half_widths(
+    phases: Sequence[Phase],
+    counts: Sequence[Sequence[int]],
+    features: FloatArray,
+    place: int,
+    confidence: float,
+) -> tuple[float, float] | None:
+    """Return what noise and sampling may move an estimate by, for rewards in [0, 1].
+
+    It is that of the arm at `place` in the last of `phases`; `counts` are of the rewards that came
+    in. None if these releases do not tell means: if they tell differences only, for instance.
+    """
+    last, row = phases[-1], phases[-1].decoder[place]
+    used = phases if last.remembered else [last]
+    ends = np.cumsum([phase.coordinates for phase in used])[:-1]
+    weights = np.split(row, ends)
+    parts = [weight @ phase.release for weight, phase in zip(weights, used, strict=True)]
+    arms = np.concatenate([features[list(phase.pulled)] for phase in used])
+    seen, wanted = np.concatenate(parts) @ arms, features[last.active[place]]
+    own = len(used) == 1 and last.decoder_matrix is None
+    if not own and not np.allclose(seen, wanted, rtol=0, atol=_ROUNDING * np.abs(features).max()):
+        return None
+    before = used[:-1]
+    half = (1 - confidence) / 2  # for the noise, and for sampling
+    noisy = len(last.active) + sum(phase.coordinates for phase in before)
+    noise = _quantile(last.noise, weights[-1], half / noisy)
+    noise += sum(
+        float(np.abs(weight).sum()) * _quantile(phase.noise, np.ones(1), half / noisy)
+        for weight, phase in zip(weights[:-1], before, strict=True)
+    )
+    sampled = len(last.active) + sum(len(phase.pulled) for phase in before)
+    factor = math.sqrt(math.log(2 * sampled / half) / 2)
+    sampling = 0.0
+    for part, phase, came in zip(parts, used, counts[-len(used) :], strict=True):
+        pulls = np.array(phase.pulls, dtype=np.float64)
+        spread = np.abs(part) * np.sqrt(np.array(came)) / pulls
+        sampling += factor * float(np.linalg.norm(spread, 2 if phase is last else 1))
+        sampling += float((np.abs(part) * (1 - np.array(came) / pulls)).sum()) / 2
+    return noise, sampling
+
+
+def _quantile(noise: Noise, weights: FloatArray, chance: float) -> float:
+    """Return what `weights @ noise` exceeds in size with at most this chance."""
+    sizes = np.abs(weights[weights != 0])
+    length = float(np.linalg.norm(sizes))
+    if not noise.standard_deviation or not sizes.size:
+        return 0.0
+    if isinstance(noise, Gaussian):
+        return -noise.sigma * length * float(special.ndtri(chance / 2))
+    if not isinstance(noise, Laplace):
+        return noise.standard_deviation * length / math.sqrt(chance)  # Chebyshev's inequality
+    if sizes.size == 1:
+        return -noise.scale * length * math.log(chance)
+    shares = sizes / sizes.max()
+
+    def bound(t: float) -> float:
+        """Chernoff's: log E exp(t X) = -sum log(1 - (t share)^2) in units of the largest scale."""
+        return (math.log(2 / chance) - float(np.log1p(-((t * shares) ** 2)).sum())) / t
+
+    least = optimize.minimize_scalar(bound, bounds=(1e-9, 1 - 1e-9), method="bounded")
+    return noise.scale * float(sizes.max()) * float(least.fun)

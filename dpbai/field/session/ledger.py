@@ -1,0 +1,80 @@
+"""What several runs cost together, as far as their files can say whose people they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpbai import _check
+from dpbai.certificate import Certificate
+from dpbai.field.session.live import Session
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What several runs cost the person whom they cost most, by basic composition.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The sums over all runs that this person may be in.
+    costs : tuple of (str or None, Certificate)
+        For each run the name of its population and its guarantee, for all releases past and to
+        come.
+    copies : tuple of int
+        Places of runs that are copies of others, as all that they released is in those too. They
+        are not counted.
+    """
+
+    epsilon: float
+    delta: float
+    costs: tuple[tuple[str | None, Certificate], ...]
+    copies: tuple[int, ...]
+
+
+def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
+    """Return what runs cost together.
+
+    Runs of one population may have asked the same people, so their losses add up, and so do their
+    deltas. Runs of different populations have asked different people, by the word of who named
+    them: the dearest population counts. A run without a population may have asked anyone, and
+    counts for all.
+
+    Parameters
+    ----------
+    sessions : sequence of Session
+        At least one.
+    group : int, default 1
+        How many rewards one person may have given in each run.
+
+    Raises
+    ------
+    ValueError
+        If there is no session, or `group` cannot be accounted for, see `certificate`.
+    """
+    runs = [_check.kind(session, "sessions", Session) for session in sessions]
+    if not runs:
+        raise ValueError("sessions must hold at least one run")
+    group = _check.whole(group, "group")
+    copies = tuple(i for i, run in enumerate(runs) if _is_copy(i, run, runs))
+    costs = tuple((run.population, run.group_certificate(group)) for run in runs)
+    counted = [cost for i, cost in enumerate(costs) if i not in copies]
+    totals = [
+        tuple(
+            sum(getattr(account, name) for whose, account in counted if whose in (None, population))
+            for name in ("epsilon", "delta")
+        )
+        for population in {whose for whose, _ in counted}
+    ]
+    epsilon, delta = map(max, zip(*totals, strict=True))
+    return Ledger(epsilon, min(delta, 1.0), costs, copies)
+
+
+def _is_copy(place: int, run: Session, runs: Sequence[Session]) -> bool:
+    """Return whether all that a run has released, noise and all, is in another one too."""
+    return any(
+        run.released == other.released[: len(run.released)] != ()
+        and (len(other.released), -i) > (len(run.released), -place)
+        for i, other in enumerate(runs)
+        if i != place
+    )

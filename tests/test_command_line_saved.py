@@ -1,0 +1,303 @@
+"""The command line after a save, and with what visitors and other processes do to a run."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpbai
+from dpbai.field import cli
+from dpbai.field.cli import run as run_commands
+
+ARMS = "arm,x,y,z\nfl\u00fcr,1,0,0\n\u65e5\u672c,0,1,0\nplain,0,0,1\n"
+START = ("start", "run.json", "arms.csv", "--budget", 60, "--epsilon", 1, "--policy", "baseline")
+
+
+@pytest.fixture
+def begun(call, tmp_path):
+    """A run over three arms of any script, with a batch in it."""
+    (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
+    (tmp_path / "one.csv").write_text("arm,reward\nfl\u00fcr,1\n\u65e5\u672c,0\nplain,0\n")
+    assert call(*START)[0] == 0
+    assert call("tell", "run.json", "one.csv", "--batch", "f\u00fcnf")[0] == 0
+    return tmp_path
+
+
+def broken_pipe():
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
+def closed():
+    stream = io.TextIOWrapper(io.BytesIO())
+    stream.close()
+    return stream
+
+
+STREAMS = {
+    "ascii": lambda: io.TextIOWrapper(io.BytesIO(), encoding="ascii"),
+    "cp1252": lambda: io.TextIOWrapper(io.BytesIO(), encoding="cp1252"),
+    "full": lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "w"),
+    "closed": closed,
+    "none": lambda: None,
+    "pipe": broken_pipe,
+}
+STEPS = {
+    "start": ("start", "new.json", *START[2:]),
+    "tell": ("tell", "run.json", "one.csv", "--batch", "sechs"),
+    "undo": ("undo", "run.json", "f\u00fcnf"),
+    "withdraw": ("withdraw", "run.json", "fl\u00fcr"),
+    "end-phase": ("end-phase", "run.json"),
+    "follow": ("tell", "run.json", "-", "--follow"),
+}
+LINE = '{"arm": "fl\u00fcr", "reward": 1}\n'
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("step", STEPS)
+def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
+    step, stream, begun, monkeypatch
+):
+    """Told that it had failed, a user would tell the same rewards twice."""
+    out, err = STREAMS[stream](), io.StringIO()
+    if step == "follow":
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINE.encode())))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    before = (begun / "run.json").read_bytes()
+    assert cli.main([str(word) for word in STEPS[step]]) == 0
+    assert (begun / "run.json").read_bytes() != before or (begun / "new.json").exists()
+    if stream in ("ascii", "cp1252"):
+        told = out.buffer.getvalue().decode(out.encoding)
+        assert err.getvalue() == ""
+    else:
+        told = err.getvalue()
+        assert told.startswith("dpbai: note: this was saved, but stdout takes no answer")
+    if stream in ("full", "pipe"):
+        out.close()
+    said = {
+        "start": "new.json is ready", "tell": "Took 3 reward(s)", "undo": "Took back batch f",
+        "withdraw": "is withdrawn", "end-phase": "Phase 1 was ended", "follow": '"missing": ',
+    }  # fmt: skip
+    assert said[step] in told
+    if step == "follow":
+        assert json.loads(told.splitlines()[-1])["missing"] > 0
+
+
+@pytest.mark.parametrize("way", ["1>/dev/full", "1>&- 2>&-"])
+def test_a_process_whose_output_fails_at_its_end_says_by_its_code_that_it_was_saved(way, begun):
+    before = (begun / "run.json").read_bytes()
+    command = f"'{sys.executable}' -m dpbai tell run.json one.csv {way}"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, shell=True, cwd=begun, env=environment, check=False)
+    assert done.returncode == 0
+    assert (begun / "run.json").read_bytes() != before
+
+
+@pytest.mark.usefixtures("begun")
+def test_what_only_shows_and_cannot_says_so(monkeypatch):
+    err, out = io.StringIO(), STREAMS["full"]()
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stdout", out)
+    assert cli.main(["status", "run.json"]) == 1
+    assert "No space left" in err.getvalue()
+    out.close()
+
+
+# What visitors send.
+
+NASTY = [
+    b'{"arm": "plain", "reward": 0.7311, "batch": "\\ud800"}',
+    b'{"arm": "plain", "reward": 0.7311, "batch": "\\u001b[2J"}',
+    b'{"arm": "plain", "reward": 0.7311, "batch": "a\\nRecommended: b"}',
+    b'{"arm": "plain", "reward": "x", "batch": 0.7311}',
+    b'{"arm": 0.7311, "reward": "plain"}',
+    b'{"arm": "\\ud800", "reward": 0.7311}',
+    b"[" * 50_000,
+    b'{"arm": ' + b"[" * 3000 + b"]" * 3000 + b', "reward": 0.7311}',
+    b'{"arm": "plain", "reward": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    b'{"arm": "plain", "reward": 0.7311, "batch": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    b'{"arm": "pl\xe9in", "reward": 0.7311}',
+    b"\xff\xfe\x00",
+    b"\x00" * 10,
+    b'{"arm": "plain", "reward": 1e999}',
+    b'{"arm": "plain", "reward": NaN}',
+    b'{"arm": "plain", "reward": ' + b"9" * 5000 + b"}",
+    b'{"arm": "plain", "reward": [0.7311]}',
+    b'{"arm": "plain", "reward": {"7311": 1}}',
+    b'{"arm": "plain", "reward": null}',
+    b'{"arm": "plain", "reward": 0.7311, "batch": "' + b"7311" * 50_000 + b'"}',
+]  # fmt: skip
+
+
+def test_nothing_that_a_visitor_sends_ends_the_process_or_what_comes_after(
+    call, begun, monkeypatch
+):
+    lines = [*NASTY, b'{"arm": "plain", "reward": 0.5, "batch": "good"}']
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines))))
+    code, out, err = call("tell", "run.json", "-", "--follow")
+    assert (code, err) == (0, "")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert len(answers) == len(lines)
+    assert ["error" in answer for answer in answers] == [True] * len(NASTY) + [False]
+    assert "7311" not in out
+    assert out.isascii()
+    code, out, _ = call("status", "run.json")
+    assert (code, "Batches so far: f\u00fcnf, good\n" in out) == (0, True)
+    session = dpbai.Session.resume(begun / "run.json")
+    assert sum(session._run.counts) == 4
+
+
+# Other processes.
+
+
+def test_a_loop_goes_on_after_another_process_told_the_run_something(call, begun, monkeypatch):
+    class Stdin:
+        """Before each line but the first, another process takes a step."""
+
+        buffer = property(lambda self: self)
+
+        def __init__(self):
+            self.lines = [LINE.encode(), LINE.encode(), b""]
+
+        def readline(self, _):
+            if len(self.lines) == 2:
+                other = dpbai.Session.resume(begun / "run.json")
+                other.record({"plain": [0.5]}, batch="other")
+            return self.lines.pop(0)
+
+    monkeypatch.setattr(sys, "stdin", Stdin())
+    code, out, err = call("tell", "run.json", "-", "--follow")
+    assert (code, err) == (0, "")
+    first, second = (json.loads(line)["missing"] for line in out.splitlines())
+    assert first - second == 2
+    assert sum(dpbai.Session.resume(begun / "run.json")._run.counts) == 6
+
+
+def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monkeypatch):
+    original, overtaken = run_commands.tables.read_rewards, []
+
+    def slow(*arguments):
+        sums = original(*arguments)
+        dpbai.Session.resume(begun / "run.json").record({"plain": [0.5]}, batch="other")
+        overtaken.append(True)
+        return sums
+
+    monkeypatch.setattr(run_commands.tables, "read_rewards", slow)
+    assert call("tell", "run.json", "one.csv")[0] == 0
+    assert overtaken == [True]
+    assert sum(dpbai.Session.resume(begun / "run.json")._run.counts) == 7
+
+
+def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the_end_of_the_next(
+    call, begun, monkeypatch
+):
+    original = run_commands._resumed
+
+    def slow(path, seed=None):
+        session = original(path, seed)
+        other = dpbai.Session.resume(path)
+        if not other.released:
+            other.record({arm: [0.5] * n for arm, n in other.requests.items()})
+        return session
+
+    monkeypatch.setattr(run_commands, "_resumed", slow)
+    code, _, err = call("end-phase", "run.json")
+    assert (code, "phase 1 was completed in the meantime" in err) == (2, True)
+    assert len(dpbai.Session.resume(begun / "run.json").released) == 1
+
+
+@pytest.mark.usefixtures("begun")
+def test_an_interrupted_step_says_where_to_look(call, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dpbai.Session, "record_sums", interrupted)
+    code, _, err = call("tell", "run.json", "one.csv")
+    assert (code, err) == (130, "dpbai: interrupted; `dpbai status` shows what has come in\n")
+
+
+# Totals, an arm that is gone, the report, and what runs cost.
+
+
+@pytest.mark.parametrize("total", ["2.1", "2,1", "1.4"])
+def test_a_total_of_rewards_at_the_end_of_a_decimal_range_is_taken(total, call, tmp_path):
+    (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
+    assert call(*START, "--reward-range", 0, 0.7)[0] == 0
+    count = 2 if total == "1.4" else 3
+    rows = f"arm;total;count\nplain;{total};{count}\nplain;{total};{count}\n"
+    (tmp_path / "sums.csv").write_text(rows)
+    assert call("tell", "run.json", "sums.csv")[0] == 0
+    session = dpbai.Session.resume(tmp_path / "run.json")
+    assert session._run.sums[2] == session._run.counts[2] == 2 * count
+    (tmp_path / "sums.csv").write_text("arm,total,count\nplain,2.1000001,3\n")
+    code, _, err = call("tell", "run.json", "sums.csv")
+    assert (code, "line 2: total must lie in [0, 0.7] times count" in err) == (2, True)
+
+
+def finish(path):
+    session = dpbai.Session.resume(path)
+    while session.requests:
+        session.record({arm: [0.5] * n for arm, n in session.requests.items()})
+    return session
+
+
+def test_a_run_ends_without_an_arm_that_was_withdrawn(call, begun):
+    code, _, err = call("withdraw", "run.json", "plane")
+    assert (code, "the nearest is plain" in err) == (2, True)
+    code, out, err = call("withdraw", "run.json", "plain")
+    assert (code, err) == (0, "")
+    assert out.startswith("plain is withdrawn.\nPhase 1 needs: fl\u00fcr")
+    assert "plain" not in call("next", "run.json")[1]
+    code, _, err = call("withdraw", "run.json", "plain")
+    assert (code, "only an arm in play" in err) == (2, True)
+    session = finish(begun / "run.json")
+    code, out, _ = call("recommend", "run.json")
+    assert code == 0
+    assert "withdrawn" in next(line for line in out.splitlines() if line.split()[0] == "plain")
+    assert f"arm 'plain' was withdrawn with 1 of {session.phases[0].pulls[2]} rewards" in " ".join(
+        out.split()
+    )
+
+
+def test_a_report_tells_the_interval_and_the_guarantee_of_a_group(call, begun):
+    session = finish(begun / "run.json")
+    interval = session.interval()
+    out = " ".join(call("recommend", "run.json")[1].split())
+    assert f": {interval.low:.4g} to {interval.high:.4g}, with 95 % confidence" in out
+    assert (
+        f"noise at most {interval.noise:.4g}, by sampling at most {interval.sampling:.4g}." in out
+    )
+    told = json.loads(call("recommend", "run.json", "--json", "--group", 3)[1])
+    assert told["interval"] == vars(interval)
+    assert told["epsilon"] == session.group_certificate(3).epsilon
+    assert (
+        "For one group of 3 (reward): epsilon = 3" in call("recommend", "run.json", "--group", 3)[1]
+    )
+
+
+def test_a_ledger_tells_what_runs_cost_together(call, begun):
+    for name, people in (("a.json", "north"), ("b.json", "north"), ("c.json", "south")):
+        assert call("start", name, *START[2:], "--population", people)[0] == 0
+    (begun / "copy.json").write_bytes(b"")
+    finish(begun / "a.json")
+    (begun / "copy.json").write_bytes((begun / "a.json").read_bytes())
+    files = ("a.json", "b.json", "c.json", "copy.json")
+    code, out, err = call("ledger", *files, "-o", "ledger.csv")
+    assert (code, err) == (0, "")
+    assert "Not counted, as copies of others: copy.json" in out
+    assert "epsilon = 2, delta = 0" in " ".join(out.split())
+    assert (begun / "ledger.csv").read_text().startswith("run,population,epsilon,delta,released\n")
+    told = json.loads(call("ledger", *files, "run.json", "--group", 2, "--json")[1])
+    assert told["epsilon"] == pytest.approx(6, rel=1e-9)
+    assert [row["population"] for row in told["runs"]] == [
+        "north", "north", "south", "north", None
+    ]  # fmt: skip
+    code, _, err = call("ledger", "a.json", "b.json", "-o", "b.json")
+    assert (code, "would be overwritten" in err) == (2, True)
