@@ -42,7 +42,7 @@ from dpbai.certificate import Certificate
 from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise
 from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
 from dpbai.field.session.run import Run
-from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.noise import LAWS
 from dpbai.phase import Phase, Policy
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
 
@@ -56,7 +56,7 @@ _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 _FAR = 2**20  # the byte that is locked: where it is, all others can be read on Windows, too
 _PATIENCE = 1.0  # seconds until it is said that a lock is waited for
 _OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, DPHalving, ODLinBAI, DPOD)
-_LAWS = {class_name(law): law for law in (Laplace, Gaussian, NoNoise)}
+_LAWS = {class_name(law): law for law in LAWS}
 _canonical = partial(json.dumps, allow_nan=False)
 # What comes of a content that was edited, with a checksum to match.
 _UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
