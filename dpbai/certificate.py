@@ -20,8 +20,8 @@ import numpy as np
 
 from dpbai import _check
 from dpbai.noise import LAWS, Noise
-from dpbai.phase import Phase, Policy, arms_of, declared
-from dpbai.plans import reachable, representable
+from dpbai.phase import Phase, Policy, declared
+from dpbai.plans import covering
 
 Shift = tuple[float, ...]
 """How far each coordinate of a release can move."""
@@ -215,12 +215,8 @@ def certificate(
     when chosen adaptively (Smith and Thakurta, 2022). Both are proved for laws like these, and not
     for any: of noise with heavy tails, two rewards in two phases can show more than two in one.
     """
-    limit = _check.whole(limit, "limit")
-    plans, complete = reachable(policy, 1 if representable(policy) else limit)
-    if representable(policy):
-        plans = [[*some, *policy.representatives(p)] for p, some in enumerate(plans, start=1)]
-        complete = True
-    arms = arms_of(policy)
+    plans, complete = covering(policy, _check.whole(limit, "limit"))
+    arms = max((len(phase.active) for phase in chain.from_iterable(plans)), default=1)
     return _certificate(plans, arms, neighbours, group, reward_bound, complete, mechanism)
 
 

@@ -273,70 +273,9 @@ def remembers(policy: Policy) -> bool:
     return getattr(policy, "remembers", False) is True
 
 
-def path_after(policy: Policy, past: tuple[Phase, ...], phase: Phase) -> tuple[Phase, ...]:
-    """Return the `past` of the phase after `phase`: empty for a policy that does not remember."""
-    return (*past, phase) if remembers(policy) else ()
-
-
 def arms_of(policy: Policy) -> int:
     """Return K, the number of arms, of what is checked to be a policy."""
     features = _check.kind(policy, "policy", Policy).features
     if np.ndim(features) != 2 or not len(features):
         raise ValueError("policy must have features of shape (K, d)")
     return len(features)
-
-
-def planned(
-    policy: Policy,
-    index: int,
-    active: Sequence[int],
-    *,
-    spent: int = 0,
-    past: tuple[Phase, ...] = (),
-) -> Phase:
-    """Return the plan of one phase, if it is one that an engine may execute.
-
-    All engines get their plans here. That a plan makes sense in itself, `Phase` has checked; what a
-    policy may still do wrong, and what is an error, is to plan another phase, to spend more than it
-    has after the pulls `spent` before, or never to end. The phases of the `past` are read only if
-    the policy remembers.
-    """
-    active = tuple(active)
-    told = (past,) if remembers(policy) else ()
-    return fitting(policy, policy.phase(index, active, *told), index, active, spent, past)
-
-
-def fitting(
-    policy: Policy,
-    phase: Phase,
-    index: int,
-    active: tuple[int, ...],
-    spent: int,
-    past: tuple[Phase, ...],
-) -> Phase:
-    """Return a plan of `policy`, made now or saved before, if `planned` would return it."""
-    if type(phase) is not Phase:
-        raise TypeError(f"policy must plan a Phase, got {type(phase).__name__} for phase {index}")
-    phase = declared(phase)
-    if (phase.index, phase.active) != (index, active):
-        raise ValueError(
-            f"policy must plan phase {index} for active {_check.told(active)} when asked to, and "
-            f"planned phase {phase.index} for active {_check.told(phase.active)}"
-        )
-    released = sum(before.coordinates for before in past) if remembers(policy) else 0
-    if phase.remembered != released:
-        raise ValueError(
-            f"policy must plan phase {index} for the {released} coordinates that are remembered, "
-            f"and planned it for {phase.remembered}"
-        )
-    most = policy.budget
-    if spent + phase.cost > most:
-        most = getattr(policy, "most_pulls", most)
-    if spent + phase.cost > most:
-        raise ValueError(
-            f"policy must never pull more than its budget, {most}, and phase {index} takes "
-            f"{phase.cost} pulls after {spent} in the phases before"
-        )
-    if phase.keep == len(active) and (not phase.cost or index > most + arms_of(policy)):
-        raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
-    return phase

@@ -1,4 +1,4 @@
-"""The plans that a run can come to."""
+"""The plans that a run can come to: one walk of the tree of phases, for all engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Protocol, TypeGuard
 import numpy as np
 
 from dpbai import _check
-from dpbai.phase import Phase, Policy, arms_of, planned, remembers
+from dpbai.phase import Phase, Policy, arms_of, declared, remembers
 
 Transcript = tuple[tuple[int, ...], ...]
 """The arms that survive phase 1, phase 2, and so on to the one recommended."""
@@ -32,11 +32,14 @@ class Representable(Policy, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What a run may come to: the arms in play, and the stages before that led there."""
+    """Where a run is: the arms in play, and the phases that were executed before, oldest first.
+
+    Every engine walks the tree of phases by `first`, `phase` and `then`.
+    """
 
     policy: Policy
     active: tuple[int, ...]
-    before: tuple[Stage, ...] = ()
+    past: tuple[Phase, ...] = ()
 
     @classmethod
     def first(cls, policy: Policy) -> Stage:
@@ -45,40 +48,86 @@ class Stage:
 
     def then(self, kept: tuple[int, ...]) -> Stage:
         """Return the stage that follows if these arms survive."""
-        return replace(self, active=kept, before=(*self.before, self))
+        return Stage(self.policy, kept, (*self.past, self.phase))
 
     def all_from(self) -> Iterator[Stage]:
-        """Yield the stage and all that may follow, but for the ends of runs."""
+        """Yield the stage and all that may follow, except the ends of runs."""
         if len(self.active) > 1:
             yield self
             for kept in combinations(self.active, self.phase.keep):
                 yield from self.then(kept).all_from()
 
     @property
-    def transcript(self) -> Transcript:
-        """What has survived so far."""
-        return tuple(stage.active for stage in (*self.before, self))[1:]
+    def known(self) -> tuple[Phase, ...]:
+        """The phases before whose releases are decoded: none if the policy does not remember."""
+        return self.past if remembers(self.policy) else ()
 
     @property
+    def key(self) -> tuple[tuple[int, ...], tuple[Phase, ...]]:
+        """What stages with the same plan have in common."""
+        return self.active, self.known
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has survived so far."""
+        return (*(phase.active for phase in self.past), self.active)[1:]
+
+    @cached_property
     def spent(self) -> int:
         """Pulls so far."""
-        return sum(stage.phase.cost for stage in self.before)
+        return sum(phase.cost for phase in self.past)
 
     @cached_property
     def phase(self) -> Phase:
-        """The plan that comes next."""
-        past = tuple(stage.phase for stage in self.before)
-        index = len(past) + 1
-        return planned(self.policy, index, self.active, spent=self.spent, past=past)
+        """The plan that comes next, if it is one that an engine may execute."""
+        known = [self.past] if remembers(self.policy) else []
+        return self.fitting(self.policy.phase(len(self.past) + 1, self.active, *known))
+
+    def fitting(self, phase: Phase) -> Phase:
+        """Return a plan of the policy, made now or saved before, if an engine may execute it.
+
+        That a plan makes sense in itself, `Phase` has checked; what a policy may still do wrong,
+        and what is an error, is to plan another phase, to spend more than it has, or never to end.
+        """
+        policy, index, active = self.policy, len(self.past) + 1, self.active
+        if type(phase) is not Phase:
+            raise TypeError(
+                f"policy must plan a Phase, got {type(phase).__name__} for phase {index}"
+            )
+        phase = declared(phase)
+        if (phase.index, phase.active) != (index, active):
+            raise ValueError(
+                f"policy must plan phase {index} for active {_check.told(active)} when asked to, "
+                f"and planned phase {phase.index} for active {_check.told(phase.active)}"
+            )
+        released = sum(before.coordinates for before in self.known)
+        if phase.remembered != released:
+            raise ValueError(
+                f"policy must plan phase {index} for the {released} coordinates that are "
+                f"remembered, and planned it for {phase.remembered}"
+            )
+        most = policy.budget
+        if self.spent + phase.cost > most:
+            most = getattr(policy, "most_pulls", most)
+        if self.spent + phase.cost > most:
+            raise ValueError(
+                f"policy must never pull more than its budget, {most}, and phase {index} takes "
+                f"{phase.cost} pulls after {self.spent} in the phases before"
+            )
+        if phase.keep == len(active) and (not phase.cost or index > most + arms_of(policy)):
+            raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
+        return phase
 
     @property
-    def reads(self) -> Reads:
-        """Which rewards the engine reads for it: the next of each arm."""
+    def reads(self) -> tuple[Reads, ...]:
+        """Which rewards each phase reads, from the first to the next: the next of each arm."""
         so_far: Counter[int] = Counter()
-        for stage in self.before:
-            so_far.update(dict(zip(stage.phase.pulled, stage.phase.pulls, strict=True)))
-        rows = zip(self.phase.pulled, self.phase.pulls, strict=True)
-        return tuple((arm, so_far[arm], so_far[arm] + pulls) for arm, pulls in rows)
+        found = []
+        for phase in (*self.past, self.phase):
+            rows = dict(zip(phase.pulled, phase.pulls, strict=True))
+            found.append(tuple((arm, so_far[arm], so_far[arm] + n) for arm, n in rows.items()))
+            so_far.update(rows)
+        return tuple(found)
 
 
 def untouched(policy: Policy) -> bool:
@@ -101,6 +150,17 @@ def representable(policy: Policy) -> TypeGuard[Representable]:
     A class of someone else's is not: all its plans must be looked at.
     """
     return hasattr(type(policy), "representatives") and untouched(policy)
+
+
+def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
+    """Return plans of each phase whose releases are all that there may be, and whether they are.
+
+    It is as `reachable`, unless the policy lists its releases itself.
+    """
+    if not representable(policy):
+        return reachable(policy, limit)
+    plans, _ = reachable(policy, 1)
+    return [[*some, *policy.representatives(p)] for p, some in enumerate(plans, start=1)], True
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
@@ -134,11 +194,11 @@ def _distinct(stages: list[Stage]) -> list[Stage]:
 
     It is the one that has spent most: if it can go on, all of them can.
     """
-    dearest: dict[tuple[tuple[int, ...], tuple[Stage, ...]], Stage] = {}
+    dearest: dict[object, Stage] = {}
     for stage in stages:
         if len(stage.active) > 1:
-            key = stage.active, stage.before if remembers(stage.policy) else ()
-            dearest[key] = max(dearest.get(key, stage), stage, key=lambda stage: stage.spent)
+            rival = dearest.get(stage.key, stage)
+            dearest[stage.key] = max(rival, stage, key=lambda stage: stage.spent)
     return sorted(dearest.values(), key=lambda stage: stage.active)
 
 

@@ -28,7 +28,8 @@ from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
 from dpbai.instance import Instance
 from dpbai.noise import Noise
-from dpbai.phase import Phase, Policy, arms_of, path_after, planned, remembers
+from dpbai.phase import Phase, Policy, arms_of, remembers
+from dpbai.plans import Stage
 from dpbai.ranking import sorted_rows
 
 _BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
@@ -189,40 +190,35 @@ def simulate(
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Trials that share a plan, with the phases that they remember and the pulls up to its end."""
+    """Trials that share a plan; those that have come to it with the most pulls say the stage."""
 
-    phase: Phase
-    past: tuple[Phase, ...]
-    spent: int
+    stage: Stage
     released: FloatArray  # of shape (trials, coordinates so far), or (trials, 0)
 
-
-_Path = tuple[tuple[Phase, ...], tuple[int, ...]]
-"""The phases that are remembered, and the arms in play."""
+    @property
+    def phase(self) -> Phase:
+        return self.stage.phase
 
 
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
-    arms = instance.arms
     rng = _check.generator(seed)
-    # The trials that reached each active set, on each path that is remembered: in parts, each with
-    # the pulls on its way and what it released.
-    reached: dict[_Path, list[tuple[int, FloatArray]]]
-    reached = {((), tuple(range(arms))): [(0, np.empty((trials, 0)))]}
-    recommended = np.zeros(arms, dtype=np.int64)
-    index, pulls, epsilon, delta = 0, 0, 0.0, 0.0
+    # The trials that reached each plan, in parts, each with its stage and with what it released.
+    first = Stage.first(policy)
+    reached: dict[object, list[tuple[Stage, FloatArray]]]
+    reached = {first.key: [(first, np.empty((trials, 0)))]}
+    recommended = np.zeros(instance.arms, dtype=np.int64)
+    pulls, epsilon, delta = 0, 0.0, 0.0
     told: tuple[Noise, tuple[int, ...]] | None = None
     while reached:
-        index += 1
         groups = []
-        for (past, active), parts in reached.items():
-            spent = max(part[0] for part in parts)
-            pulls = max(pulls, spent)
-            if len(active) == 1:
-                recommended[active[0]] += sum(len(part[1]) for part in parts)
+        for parts in reached.values():
+            stage = max((stage for stage, _ in parts), key=lambda stage: stage.spent)
+            pulls = max(pulls, stage.spent)
+            if len(stage.active) == 1:
+                recommended[stage.active[0]] += sum(len(released) for _, released in parts)
                 continue
-            phase = planned(policy, index, active, spent=spent, past=past)
-            released = np.concatenate([part[1] for part in parts])
-            groups.append(_Group(phase, past, spent + phase.cost, released))
+            groups.append(_Group(stage, np.concatenate([released for _, released in parts])))
+            phase = stage.phase
             if phase.release_matrix is not None or told != (phase.noise, phase.pulls):
                 told = phase.noise, phase.pulls  # most plans of a phase lose the same
                 epsilon = max(epsilon, phase.loss(instance.reward_bound))
@@ -230,8 +226,8 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
         reached = {}
         for batch in _batches(groups):
             for group, active, released in _run(batch, instance, rng, remembers(policy)):
-                path = path_after(policy, group.past, group.phase), active
-                reached.setdefault(path, []).append((group.spent, released))
+                stage = group.stage.then(active)
+                reached.setdefault(stage.key, []).append((stage, released))
     return Simulation(recommended, instance.gaps, pulls, epsilon, delta)
 
 

@@ -34,7 +34,8 @@ from dpbai.lemmas import (
     suboptimal_arm_gauss,
 )
 from dpbai.noise import Gaussian, Laplace, NoNoise
-from dpbai.phase import Phase, Policy, planned, remembers
+from dpbai.phase import Phase, Policy, remembers
+from dpbai.plans import Stage
 from dpbai.policies import DPBAI, DPBAIGauss, DPHalving
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule, ceil_div, pulls_max_det
@@ -365,25 +366,16 @@ def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> floa
     """
     if len(_matching(policy, instance).ties) > 1:
         raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
-    first = tuple(range(instance.arms))
-    return _lost(policy, instance, first, (), 1, _check.whole(limit, "limit"))
+    return _lost(Stage.first(policy), instance, 1, _check.whole(limit, "limit"))
 
 
-def _lost(
-    policy: Policy,
-    instance: Instance,
-    active: tuple[int, ...],
-    past: tuple[Phase, ...],
-    paths: int,
-    limit: int,
-) -> float:
+def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:
     """Bound the chance that the best arm is dropped in a phase or later, on one of many `paths`."""
-    told, spent = past if remembers(policy) else (), sum(phase.cost for phase in past)
-    phase = planned(policy, len(past) + 1, active, spent=spent, past=told)
+    phase, active = stage.phase, stage.active
     best, rivals = instance.best, [arm for arm in active if arm != instance.best]
     bound = 0.0
     if phase.keep < len(active):
-        ahead = np.sort(_ahead(instance, (*told, phase)))[::-1]
+        ahead = np.sort(_ahead(instance, (*stage.known, phase)))[::-1]
         beyond = np.cumsum(ahead[::-1])[::-1][: phase.keep]  # without the 0, 1, 2, ... likeliest
         bound = float((beyond / np.arange(phase.keep, 0, -1)).min())
     if phase.keep == 1:
@@ -395,10 +387,10 @@ def _lost(
             f"{limit}; a policy with fewer phases has fewer paths"
         )
     later = [
-        _lost(policy, instance, tuple(sorted((best, *others))), (*past, phase), paths, limit)
+        _lost(stage.then(tuple(sorted((best, *others)))), instance, paths, limit)
         for others in combinations(rivals, phase.keep - 1)
     ]
-    return bound + (sum(later) if remembers(policy) else max(later))
+    return bound + (sum(later) if remembers(stage.policy) else max(later))
 
 
 def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import dpbai
 from dpbai.field.session import SessionError
 from dpbai.noise import Gaussian, Laplace, NoNoise
-from dpbai.phase import Phase, planned
+from dpbai.phase import Phase
+from dpbai.plans import Stage
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
@@ -790,7 +791,7 @@ def test_what_is_done_to_a_plan_after_it_was_returned_changes_nothing():
         def phase(self, *_):
             return kept
 
-    plan = planned(Keeps(np.eye(3), budget=30, epsilon=0.5), 1, range(3))
+    plan = Stage.first(Keeps(np.eye(3), budget=30, epsilon=0.5)).phase
     object.__setattr__(kept.noise, "scale", 1e-9)
     object.__setattr__(kept, "pulls", (1, 1, 1))
     assert plan.losses == pytest.approx((0.5,) * 3)

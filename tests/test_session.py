@@ -19,7 +19,8 @@ import dpbai
 from dpbai.field.session import NumpyNoise, OpenDPNoise, Session, SessionError
 from dpbai.field.session import store as session_store
 from dpbai.noise import Gaussian, NoNoise
-from dpbai.phase import Phase, path_after, planned
+from dpbai.phase import Phase
+from dpbai.plans import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbai.field.session.ReleaseWarning")
 
@@ -69,11 +70,10 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
     session = Session(policy, noise=NumpyNoise(1))
     rng = np.random.default_rng(2)
     active, index, spent = tuple(range(ARMS)), 0, 0
-    past, so_far = (), []
+    stage, so_far = Stage.first(policy), []
     while len(active) > 1:
         index += 1
-        plan = planned(policy, index, active, past=past)
-        past = path_after(policy, past, plan)
+        plan = stage.phase
         assert session.requests == dict(zip(plan.pulled, plan.pulls, strict=True))
         batch = {arm: rng.random(pulls) for arm, pulls in session.requests.items()}
         session.record(batch)
@@ -89,6 +89,7 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
         best = sorted(range(len(active)), key=lambda i: -estimates[i])[: plan.keep]
         active = tuple(sorted(active[i] for i in best))
         assert released.survivors == active
+        stage = stage.then(active)
         spent += sum(plan.pulls)
     assert session.finished
     assert session.requests == {}

@@ -9,7 +9,7 @@ arm gives its n-th reward, so no reward is read twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.audits.audit import Audit, Entry, TableGrid, check_grid, check_work
 from dpbai.audits.survivors import BLOCK, Survivors, log_joint_survival, survival_work
-from dpbai.phase import Phase, Policy, remembers
+from dpbai.phase import Phase, Policy
 from dpbai.plans import Reads, Stage, Transcript
 
 _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
@@ -58,8 +58,8 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     first = Stage.first(policy)
     plans, computed, ends = {}, 0.0, 1.0
     for stage in first.all_from():
-        path = (*stage.before, stage) if remembers(policy) else (stage,)
-        phases, reads = [at.phase for at in path], [at.reads for at in path]
+        phases = [*stage.known, stage.phase]
+        reads = stage.reads[-len(phases) :]
         plans[stage.transcript] = phases, reads
         sets = math.comb(len(stage.active), stage.phase.keep)
         ends += sets - 1
@@ -93,7 +93,7 @@ def _blocks(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
 
 
 def _survival(
-    past: Transcript, phases: list[Phase], reads: list[Reads], grid: TableGrid
+    past: Transcript, phases: list[Phase], reads: Sequence[Reads], grid: TableGrid
 ) -> dict[Survivors, FloatArray]:
     """Return the log law of the survivors of the last phase on each table of the grid.
 

@@ -133,7 +133,7 @@ def run_on_table(
             ended[stage.transcript] = len(known)
             continue
         phase, means = stage.phase, []
-        for arm, start, stop in stage.reads:
+        for arm, start, stop in stage.reads[-1]:
             if len(rows[arm]) < stop:
                 raise ValueError(
                     f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"

@@ -25,7 +25,8 @@ from dpbai.exact.error import cone, independent
 from dpbai.exact.inversion import Variables
 from dpbai.exact.terms import independent_terms
 from dpbai.instance import Instance
-from dpbai.phase import Phase, Policy, planned
+from dpbai.phase import Phase, Policy
+from dpbai.plans import Stage
 from dpbai.simulate import binomial_interval, simulate
 
 _FIRST_TRIALS = 100
@@ -280,7 +281,7 @@ class _Judge:
                 self.refusal = refusal
             else:
                 _check.kind(policy, "what make_policy returns", Policy)
-                phase = planned(policy, 1, range(self.instance.arms))
+                phase = Stage(policy, tuple(range(self.instance.arms))).phase
                 same = phase.pulled, phase.pulls, phase.noise, phase.keep, _form(phase).tobytes()
                 self.plans[budget] = policy, phase, same
         return self.plans[budget]

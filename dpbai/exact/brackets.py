@@ -8,21 +8,21 @@ rival k beats the best arm, max p_k <= P(error) <= sum p_k.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from dpbai._check import FloatArray, IntArray
-from dpbai.exact.error import first_phase
+from dpbai.exact.error import first_stage
 from dpbai.exact.inversion import Variables
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import NotExactError, independent_terms
 from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
-from dpbai.phase import Phase, Policy, planned, remembers
+from dpbai.phase import Phase, Policy, remembers
+from dpbai.plans import Stage
 from dpbai.ranking import alike
 
 _SMALL_PART = 0.01
@@ -73,11 +73,11 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    phase = first_phase(policy, instance, rtol, "[1e-10, 1e-2]")
+    first = first_stage(policy, instance, rtol, "[1e-10, 1e-2]")
     try:
-        if phase.keep > 1:
-            return ErrorBounds(0.0, _error_from(policy, instance, phase.active, (), 0, rtol))
-        return _one_phase(phase, instance, rtol)
+        if first.phase.keep > 1:
+            return ErrorBounds(0.0, _error_from(first, instance, rtol))
+        return _one_phase(first.phase, instance, rtol)
     except (InaccurateError, RoughDensityError) as reason:
         raise NotExactError(str(reason)) from reason
 
@@ -126,25 +126,18 @@ def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
     return order[: chances.size], chances, float(remaining[chances.size])
 
 
-def _error_from(
-    policy: Policy,
-    instance: Instance,
-    active: Sequence[int],
-    past: tuple[Phase, ...],
-    spent: int,
-    rtol: float,
-) -> float:
+def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
     """Return a bound of the probability that the best arm is lost in this phase or later.
 
     It is lost now if as many rivals as survive have larger estimates: by Markov's inequality with
     at most the sum of their chances, divided by that number. Else one of few sets survives.
     """
-    phase = planned(policy, len(past) + 1, active, spent=spent, past=past)
+    phase = stage.phase
     if phase.keep == len(phase.active) > 1:
         lost, sets, other = 0.0, [phase.active], 0.0
     else:
         decoder, best = phase.decoder, phase.active.index(instance.best)
-        phases = (*past, phase) if phase.remembered else (phase,)
+        phases = (*stage.known, phase)
         rivals = np.flatnonzero(~alike(decoder, best))
         lost = float(len(decoder) - 1 - rivals.size)
         _, chances, pruned = _chances(
@@ -154,12 +147,9 @@ def _error_from(
         if phase.keep == 1:
             return min(lost, 1.0)
         sets, other = _survivors(phase, phases, instance, lost, rtol)
-    later = [
-        _error_from(policy, instance, arms, (*past, phase), spent + phase.cost, rtol)
-        for arms in sets
-    ]
+    later = [_error_from(stage.then(arms), instance, rtol) for arms in sets]
     # Fresh releases do not depend on who is left; those that are remembered do.
-    rest = math.fsum(later) if remembers(policy) else max(later)
+    rest = math.fsum(later) if remembers(stage.policy) else max(later)
     return min(lost + other + rest, 1.0)
 
 

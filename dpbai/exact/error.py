@@ -41,7 +41,8 @@ from dpbai.exact.terms import (
 from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
-from dpbai.phase import Phase, Policy, arms_of, planned
+from dpbai.phase import Phase, Policy
+from dpbai.plans import Stage
 from dpbai.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical
 
@@ -86,21 +87,22 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
-    phase = first_phase(policy, instance, rtol, "[1e-12, 1e-2]")
+    phase = first_stage(policy, instance, rtol, "[1e-12, 1e-2]").phase
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
     return _error_of(independent(phase), instance, rtol)
 
 
-def first_phase(policy: Policy, instance: Instance, rtol: float, interval: str) -> Phase:
-    """Return the first plan of a policy, for an instance with one best arm."""
+def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
+    """Return where a run begins, for an instance with one best arm."""
     _check.number(rtol, "rtol", interval)
-    arms = arms_of(policy)
+    first = Stage.first(policy)
+    arms = len(first.active)
     if arms != _check.kind(instance, "instance", Instance).arms:
         raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
     if len(instance.ties) > 1:
         raise NotExactError(f"arms {list(instance.ties)} tie for the best")
-    return planned(policy, 1, range(arms))
+    return first
 
 
 def independent(phase: Phase) -> Phase:

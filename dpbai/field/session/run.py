@@ -29,7 +29,8 @@ from dpbai.field.session.records import (
     named,
 )
 from dpbai.field.session.rewards import UNIT, Range, Sum, checked_range
-from dpbai.phase import Phase, Policy, arms_of, fitting, planned
+from dpbai.phase import Phase, Policy, arms_of
+from dpbai.plans import Stage
 from dpbai.ranking import Ranking
 
 
@@ -240,16 +241,16 @@ class Run:
             return replace(self, phase=None, sums=(), counts=(), parts={})
         arm_of = {label: arm for arm, label in enumerate(self.labels)}
         arms = tuple(arm_of[label] for label in active)
-        index, spent = len(self.past) + 1, sum(phase.cost for phase in self.past)
+        stage = Stage(self.policy, arms, self.past)
         if plan is None:
-            plan = planned(self.policy, index, arms, spent=spent, past=self.past)
+            plan = stage.phase
             if plan.decoder_matrix is not None:  # in the order of a file, so that sums round alike
                 plan = replace(plan, decoder_matrix=np.ascontiguousarray(plan.decoder_matrix))
         else:
-            plan = fitting(self.policy, plan, index, arms, spent, self.past)
+            plan = stage.fitting(plan)
         if not self.stated.covers(certify([plan], mechanism=self.noise)):
             raise SessionError(
-                f"the plan of phase {index} loses more than all plans that the guarantee was "
+                f"the plan of phase {plan.index} loses more than all plans that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
         pulled = len(plan.pulled)
