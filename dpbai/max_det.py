@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._ties import first_largest
 from dpbai.scaling import balancings, pivots, span_coordinates
 
 MAX_SUBSETS = 10**6
@@ -75,7 +76,7 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
         units = scaled / np.abs(scaled).max(axis=0)
         indices = pivots(units, vectors.shape[1])
         if rows.any():
-            indices = _swap_search(units, indices, rows)
+            indices = swap_search(units, indices, rows)
         try:
             coordinates = _coordinates(units, indices, rows)
         except np.linalg.LinAlgError:
@@ -88,6 +89,21 @@ def basis_coordinates(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
         if error <= _MISSED:
             break
     return min(found, key=lambda basis: basis[0])[1:]
+
+
+def canonical_basis(vectors: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return a basis that no swap improves, and the coordinates of all rows in it.
+
+    It is searched for in coordinates in which the second moment of all rows is the identity, so it
+    is the same, except for rounding, after every linear map of the vectors.
+    """
+    reduced = span_coordinates(vectors)
+    if not reduced.shape[1]:
+        return np.empty(0, dtype=np.int64), reduced
+    coordinates = basis_coordinates(reduced)[1]
+    axes, _ = np.linalg.qr(coordinates)
+    basis = swap_search(axes, pivots(axes, reduced.shape[1]))
+    return basis, _coordinates(axes, basis)
 
 
 def _coordinates(
@@ -134,7 +150,7 @@ def max_det(vectors: ArrayLike, *, max_subsets: int = MAX_SUBSETS) -> MaxDet:
     # A change of basis multiplies all determinants alike; in this one, numbers are of order one.
     basis, vectors = basis_coordinates(reduced)
     certified = comb(arms, dimension) <= max_subsets
-    indices = _best_subset(vectors) if certified else _swap_search(vectors, basis)
+    indices = _best_subset(vectors) if certified else swap_search(vectors, basis)
     columns = np.abs(reduced).max(axis=0)
     log_abs_det = float(
         np.linalg.slogdet(vectors[indices])[1]
@@ -159,7 +175,7 @@ def _best_subset(vectors: FloatArray) -> IntArray:
     return best
 
 
-def _swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = None) -> IntArray:
+def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = None) -> IntArray:
     """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
 
     A swap multiplies the volume by the coordinate that it removes, so the search ends when no
@@ -172,7 +188,7 @@ def _swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = N
         coordinates = _coordinates(vectors, indices, rows)
         swapped = False
         while True:
-            row, column = divmod(int(np.argmax(np.abs(coordinates))), dimension)
+            row, column = divmod(first_largest(np.abs(coordinates).ravel()), dimension)
             pivot = coordinates[row, column]
             if abs(pivot) <= 1 + _SWAP_GAIN:
                 break

@@ -15,6 +15,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._ties import first_largest
 
 BoolArray = NDArray[np.bool_]
 
@@ -146,9 +147,18 @@ def span_coordinates(vectors: FloatArray) -> FloatArray:
 
 
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
-    """Return rows that form a basis, by a column-pivoted QR decomposition."""
-    order = linalg.lapack.dgeqp3(vectors.T)[1][:dimension]
-    return np.asarray(order, dtype=np.int64) - 1
+    """Return rows that form a basis: the longest, then the one farthest from its span, and so on.
+
+    That is the choice of a column-pivoted QR decomposition, with ties going to the first row.
+    """
+    left, axes, indices = vectors, np.empty((0, vectors.shape[1])), []
+    for _ in range(dimension):
+        indices.append(first_largest((left * left).sum(axis=1)))
+        axis = left[indices[-1]] - (left[indices[-1]] @ axes.T) @ axes
+        axis = axis / np.linalg.norm(axis)
+        axes = np.vstack([axes, axis])
+        left = left - np.outer(left @ axis, axis)
+    return np.array(indices, dtype=np.int64)
 
 
 def unit_rows(vectors: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ CORE = [
     "_check",
     "_describe",
     "_parallel",
+    "_ties",
     "rewards",
     "noise",
     "instance",

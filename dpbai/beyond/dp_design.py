@@ -15,9 +15,9 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.beyond.private import Division, PrivateDesign, by_entries, fee
+from dpbai.beyond.private import Division, PrivateDesign, by_entries, distinct, fee
 from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
-from dpbai.max_det import max_det
+from dpbai.max_det import canonical_basis
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
@@ -94,10 +94,15 @@ class DPDesign:
         arms = self.features.shape[0]
         least = max(1, len(self._division.basis))
         candidates = list(timetables(arms, self.budget, least, self.phases))
-        vectors = self._division.vectors
-        if len(candidates) == 1 or not vectors.any():  # where no pull tells anything, all are equal
+        if len(candidates) == 1 or not len(
+            self._division.basis
+        ):  # where no pull tells anything, all are equal
             return candidates[0]
-        pulls = self._division.best(self.budget).pulls
+        # Survivors may be copies of one arm, so these are rehearsed, too.
+        order = by_entries(self.features)
+        vectors, pulls = self._vectors(order), np.zeros(arms, dtype=np.int64)
+        first = np.unique(self._places[order], return_index=True)[1]
+        pulls[first] = self._division.best(self.budget).pulls
         return Rehearsal(vectors, pulls, self._division.fee, candidates).choice()
 
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
@@ -143,14 +148,15 @@ class DPDesign:
     def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
         total = self.timetable.pulls[index - 1]
-        arms = sorted(active, key=self._places.__getitem__)
-        vectors = self._vectors(arms)
+        # Of copies of an arm the first is pulled for all.
+        places, first = np.unique(self._places[list(active)], return_index=True)
+        arms, vectors = [active[i] for i in first], self._division.vectors[places]
         design = (
             self._first
             if index == 1
             else Division(vectors, [], self._division.fee, known).best(total)
         )
-        if len(active) == 2 and total > 1:
+        if len(arms) == len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
             contrast = vectors[0] - vectors[1]
@@ -168,21 +174,21 @@ class DPDesign:
         variance = release**2 @ (1 / (4 * np.array(pulls))) + self._division.fee / 4
         return release @ self._vectors(pulled), 1 / variance
 
-    def _vectors(self, arms: Sequence[int]) -> FloatArray:
-        return np.asarray(self._division.vectors[self._places[list(arms)]])
+    def _vectors(self, arms: Sequence[int] | IntArray) -> FloatArray:
+        return np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
 
     @cached_property
-    def _order(self) -> IntArray:
-        return by_entries(self.features)
+    def _distinct(self) -> tuple[IntArray, IntArray]:
+        return distinct(self.features)
 
-    @cached_property
+    @property
     def _places(self) -> IntArray:
-        return np.argsort(self._order)
+        return self._distinct[1]
 
     @cached_property
     def _division(self) -> Division:
-        found = max_det(self.features[self._order], max_subsets=0)
-        return Division(found.coordinates, found.indices, fee(self.epsilon, self.budget))
+        basis, coordinates = canonical_basis(self.features[self._distinct[0]])
+        return Division(coordinates, basis, fee(self.epsilon, self.budget))
 
     @property
     def _noise(self) -> Noise:
