@@ -78,7 +78,7 @@ def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
         assert err.getvalue() == ""
     else:
         told = err.getvalue()
-        assert told.startswith("dpbai: note: this was saved, but stdout takes no answer")
+        assert told.startswith("dpbai: note: stdout takes no output, so that the answer is here:\n")
     if stream in ("full", "pipe"):
         out.close()
     said = {

@@ -25,7 +25,7 @@ def acknowledging() -> Iterator[None]:
     with redirect_stdout(text):
         yield
     if not _printed(text.getvalue(), sys.stdout):
-        complain("note: this was saved, but stdout takes no answer, so that it is here")
+        complain("note: stdout takes no output, so that the answer is here:")
         _printed(text.getvalue(), sys.stderr)
 
 
