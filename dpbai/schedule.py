@@ -11,7 +11,6 @@ arm: as printed, the policy can pull more than T.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,8 +181,16 @@ class Schedule:
         """T' under the budget rule."""
         if self.budget_rule == "printed":
             return self.printed_budget
-        # The cost of the dearest plan never falls as T' grows.
-        return bisect_right(range(1, self.printed_budget + 1), self.budget, key=self.dearest)
+        # The cost of the dearest plan never falls as T' grows. `bisect` would be stopped at 2^31
+        # where that is the longest list.
+        low, high = 0, self.printed_budget
+        while low < high:
+            middle = ceil_div(low + high, 2)
+            if self.dearest(middle) <= self.budget:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     @property
     def shrinkage(self) -> tuple[float, ...]:

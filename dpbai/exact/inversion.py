@@ -427,8 +427,9 @@ class _Inverse:
         """
         nodes = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
         if rows.size > 1:
-            rows, lines = np.repeat(rows, sizes), np.repeat(lines, sizes)
-            steps = np.repeat(steps, sizes)
+            times = sizes.astype(np.intp)  # where that is 32 bits, NumPy refuses others
+            rows, lines = np.repeat(rows, times), np.repeat(lines, times)
+            steps = np.repeat(steps, times)
         s = self.grid[rows, lines]
         z: ComplexArray = np.asarray(s + 1j * steps * nodes)
         kernels = np.exp(self.variables.log_mgf(rows, z) - self._logs[rows, lines])
