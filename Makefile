@@ -18,8 +18,6 @@ RUN := $(EXECUTED)/.done
 # What the outputs of chapters depend on. If any of it is newer than the last run, all are run again.
 SOURCES = $(shell find dpbai book/*.ipynb book/drawings book/mistakes.py book/data tools/notebooks.py -type f \
   ! -path '*/__pycache__/*')
-WIDGETS := book/_static/widgets
-EMBED := node_modules/@jupyter-widgets/html-manager/dist
 SAMPLE := 200
 SEED := 0
 CHAPTERS = $(wildcard book/*.ipynb)
@@ -36,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv book pdf test units oldest newest browser notebooks changes lab lint format mutants benchmark \
-  lock widgets clean
+  lock live serve clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,22 +62,24 @@ $(RUN): $(READY) $(SOURCES)
 	$(BIN)/python tools/notebooks.py --into $(EXECUTED)
 	@touch $@
 
-book: $(RUN) widgets  ## build the book from clean: _build/html/index.html
+book: $(RUN) live  ## build the book from clean: _build/html/index.html
 	find _build -mindepth 1 -maxdepth 1 ! -name 'executed*' -exec rm -rf {} +
 	DPBAI_EXECUTED=$(abspath $(EXECUTED)) $(BIN)/jupyter-book build . --all -n -W --keep-going
 	@echo "Open $(HTML)/index.html"
 
-# The widgets' JavaScript and fonts, so that explorers work with no network.
-widgets:
-	@if [ -f $(WIDGETS)/embed.js ]; then \
-	  :; \
-	elif ! command -v npm >/dev/null; then \
-	  echo "npm is not installed: widgets will come from the usual CDN."; \
-	elif ! npm ci --silent --ignore-scripts --no-audit --no-fund; then \
-	  echo "npm could not fetch the widgets: they will come from the usual CDN."; \
+# What pages need to run in the browser; without npm, the book is built without their buttons.
+live: $(READY)
+	@if ! command -v npm >/dev/null; then \
+	  echo "npm is not installed: the book is built without buttons that run its pages."; \
+	elif ! cmp -s package-lock.json node_modules/.lock && ! { \
+	    npm ci --silent --ignore-scripts --no-audit --no-fund && cp package-lock.json node_modules/.lock; }; then \
+	  echo "npm could not fetch Pyodide: the book is built without buttons that run its pages."; \
 	else \
-	  mkdir -p $(WIDGETS) && cp $(addprefix $(EMBED)/,embed.js *.txt *.woff *.woff2 *.ttf) $(WIDGETS); \
+	  $(BIN)/python tools/live.py; \
 	fi
+
+serve: $(HTML)/index.html  ## show the built book at http://localhost:8000
+	$(BIN)/python -m http.server --directory $(HTML) --bind localhost 8000
 
 # A file runs on one core, so that its tests share what they prepare.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --hypothesis-profile=$(EXAMPLES)
@@ -144,4 +144,4 @@ lock:  ## write both requirements files again from pyproject.toml
 	  --extra test --output-file requirements-oldest.txt
 
 clean:  ## remove what the other targets made, environments included
-	rm -rf .venv .venv-* _build build mutants node_modules $(WIDGETS) *.egg-info
+	rm -rf .venv .venv-* _build build mutants node_modules *.egg-info

@@ -1,0 +1,153 @@
+"""What pages load: each no more than it uses before a reader presses a button.
+
+The theme's icons are a script of 1.5 MB, of which the book uses a dozen: these become a style
+sheet. The frames of explorers become files that a browser loads when they are shown. Pictures get
+their sizes, so that nothing moves while a page loads, and load when they come near. Of MathJax,
+pages load what typesets formulas; of style sheets, where PurgeCSS is installed, the rules that some
+page can use; the index of all words, where one searches. Pages with code get the button that runs
+them, if `tools/live.py` has put together what that needs.
+"""
+
+import re
+import shutil
+import subprocess
+from base64 import b64decode
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+LIVE = Path("build/live")
+ICONS = "icons.css"
+SIDES = ("width", "height")
+SCRIPT = re.compile(r'<script defer src="([^"]*)scripts/fontawesome\.js[^"]*"></script>')
+PRELOAD = re.compile(r'<link rel="preload" as="script"[^>]*scripts/fontawesome\.js[^>]*>\s*')
+ICON = re.compile(r'class="(?:theme-switch )?fa[srb-][^"]*?\bfa-([a-z-]+)\s*(?:fa-lg)?"')
+DRAWN = re.compile(r'[,{]"?%s"?:\[(\d+),(\d+),\[[^]]*\],"[0-9a-f]+","([^"]+)"')
+FONT = re.compile(r"@font-face\s*\{[^}]*Font Awesome[^}]*\}")
+FRAME = re.compile(r'(<img [^>]*?)src="data:image/svg\+xml;base64,([\w+/=]+)"')
+PICTURE = re.compile(r'<img (?![^>]*\bwidth=)([^>]*?)src="([^":]+\.svg)"')
+SEARCH = re.compile(
+    r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
+)
+PURGE = Path("node_modules/.bin/purgecss")
+STYLES = (
+    "styles/pydata-sphinx-theme.css",
+    "styles/sphinx-book-theme.css",
+    "sphinx-design.min.css",
+    "mystnb.*.css",
+)
+USED_BY = ("*.html", "*/*.html", "*/*/*.html", "_static/*.js", "_static/scripts/*theme.js")
+BASE = """\
+:is(.fas, .fa-solid) {
+  display: inline-block;
+  width: 1em;
+  height: 1em;
+  vertical-align: -0.125em;
+  background: currentcolor;
+  mask: var(--icon) center / contain no-repeat;
+}
+.fa-lg { font-size: 1.25em; }
+@media (forced-colors: active) {
+  :is(.fas, .fa-solid) { forced-color-adjust: none; background: ButtonText; }
+}
+"""
+
+
+def style_of(names: set[str], script: str) -> str:
+    """Return a style sheet of the icons that are named, as the theme's script draws them."""
+    rules = [BASE]
+    for name in sorted(names):
+        found = re.search(DRAWN.pattern % re.escape(name), script)
+        if found is None:
+            raise ValueError(f"the theme draws no icon {name}")
+        width, height, path = found.groups()
+        svg = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
+            f'<path d="{path}"/></svg>'
+        )
+        rules.append(f'.fa-{name} {{ --icon: url("data:image/svg+xml,{quote(svg)}"); }}\n')
+    return "".join(rules)
+
+
+@cache
+def size_of(picture: Path) -> str:
+    """Return the size of an SVG as the attributes of an image."""
+    with picture.open(encoding="utf-8") as file:
+        head = file.read(1000)
+    sizes = [re.search(rf'<svg [^>]*?\b{side}="([\d.]+)(?:px)?"', head) for side in SIDES]
+    return "".join(
+        f'{side}="{float(size[1]):.0f}" ' for side, size in zip(SIDES, sizes, strict=True) if size
+    )
+
+
+def lightened(page: Path, text: str, static: Path) -> str:
+    """Return the text of a page that loads less; its explorers' frames are written to files."""
+
+    def as_file(image: re.Match[str]) -> str:
+        content = b64decode(image[2])
+        name = f"{sha256(content).hexdigest()[:16]}.svg"
+        (static / "frames").mkdir(exist_ok=True)
+        (static / "frames" / name).write_bytes(content)
+        return f'{image[1]}loading="lazy" src="{up}frames/{name}"'
+
+    def sized(image: re.Match[str]) -> str:
+        picture = page.parent / image[2]
+        size = size_of(picture.resolve()) if picture.is_file() else ""
+        return f'<img {size}loading="lazy" {image[1]}src="{image[2]}"'
+
+    up = f"{'../' * (len(page.relative_to(static.parent).parts) - 1)}_static/"
+    text = text.replace("mathjax/tex-chtml.js", "mathjax/startup.js")  # and see _config.yml
+    if page.name != "search.html":
+        text = SEARCH.sub("", text)
+    text = SCRIPT.sub(rf'<link rel="stylesheet" href="\1{ICONS}">', PRELOAD.sub("", text))
+    return PICTURE.sub(sized, FRAME.sub(as_file, text))
+
+
+def lighten(app: Sphinx, error: Exception | None) -> None:
+    """Go through all pages."""
+    if error is not None or app.builder.format != "html":
+        return
+    static = Path(app.outdir, "_static")
+    icons: set[str] = set()
+    for page in Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        icons |= set(ICON.findall(text))
+        if (light := lightened(page, text, static)) != text:
+            page.write_text(light, encoding="utf-8")
+    script = (static / "scripts/fontawesome.js").read_text(encoding="utf-8")
+    (static / ICONS).write_text(style_of(icons, script), encoding="utf-8")
+    purge(Path(app.outdir), Path(app.srcdir, PURGE))
+    if (live := Path(app.srcdir, LIVE)).is_dir():
+        shutil.copytree(live, static / "live", dirs_exist_ok=True)
+
+
+def purge(html: Path, program: Path) -> None:
+    """Take out of style sheets what no page and no script names."""
+    if not program.is_file():
+        return
+    content = [str(path) for pattern in USED_BY for path in html.glob(pattern)]
+    for style in [path for pattern in STYLES for path in (html / "_static").glob(pattern)]:
+        style.write_text(FONT.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
+        command = [program, "--css", style, "--content", *content, "--output", style]
+        subprocess.run(command, check=True)
+
+
+def offer_to_run(app: Sphinx, *given: Any) -> None:
+    """Put the button on a page that has code cells."""
+    doctree: nodes.document | None = given[-1]
+    if doctree is None or not Path(app.srcdir, LIVE).is_dir():
+        return
+    if any("cell_input" in part["classes"] for part in doctree.findall(nodes.container)):
+        app.add_js_file("run.js")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    app.connect("html-page-context", offer_to_run)
+    app.connect("build-finished", lighten)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
