@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 
@@ -30,7 +31,6 @@ PICTURES = {("index", "fig-success"): ROOT / "book/_static/success.svg"}
 """Figures that the README shows: chapter and name, and the file that holds a copy."""
 LONGEST = ("beyond", "numerical_study")
 TIMEOUT = 300  # seconds per cell
-WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 
 def pages(toc: Path) -> list[str]:
@@ -56,15 +56,15 @@ def chapters(toc: Path = ROOT / "_toc.yml") -> list[Path]:
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
     """Return a copy without what differs from run to run: times, versions, random names."""
-    text = nbformat.writes(notebook)
-    # Widgets get random names; the order in which they were made is the same in each run.
-    state = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    for number, name in enumerate(state):
-        if re.fullmatch(r"[0-9a-f]{32}", name):
-            text = text.replace(name, f"{number:032x}")
+    # Widgets get random names; the order in which they are shown is the same in each run.
+    number = count()
+    text = re.sub(
+        r'(?<="model_id": ")[0-9a-f]{32}',
+        lambda _: f"{next(number):032x}",
+        nbformat.writes(notebook),
+    )
     clean = nbformat.reads(text, as_version=4)
 
-    kept = {key: clean.metadata[key] for key in ("widgets",) if key in clean.metadata}
     clean.metadata = nbformat.from_dict(
         {
             "kernelspec": {
@@ -73,11 +73,10 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
                 "name": "python3",
             },
             "language_info": {"file_extension": ".py", "name": "python"},
-            **kept,
         }
     )
-    for number, cell in enumerate(clean.cells):
-        cell.id = f"cell-{number:02d}"
+    for position, cell in enumerate(clean.cells):
+        cell.id = f"cell-{position:02d}"
         for key in ("execution", "ExecuteTime", "collapsed", "scrolled", "jupyter", "trusted"):
             cell.metadata.pop(key, None)
     return clean
@@ -97,6 +96,7 @@ async def execute(path: Path) -> NotebookNode:
         resources={"metadata": {"path": path.parent}},
     )
     await client.async_execute()
+    notebook.metadata.pop("widgets", None)  # their controls need a kernel, which makes them anew
     return notebook
 
 

@@ -132,7 +132,7 @@ def illegible_pictures(page: Page) -> list[str]:
     page.set_viewport_size(PHONE)
     page.wait_for_timeout(200)
     findings = []
-    for image in page.locator("article :is(figure, .widget-html) img >> visible=true").all():
+    for image in page.locator("article :is(figure, .explorer) img >> visible=true").all():
         natural, shown = image.evaluate("e => [e.naturalWidth, e.width]")
         if shown >= natural / 1.2:
             continue
@@ -149,16 +149,14 @@ def illegible_pictures(page: Page) -> list[str]:
 
 
 def small_handles(page: Page) -> list[str]:
-    """A slider is as wide as its picture, and a finger can hold its handle."""
+    """A slider is as wide as its picture, and high enough for a finger."""
     return page.evaluate(
-        """() => [...document.querySelectorAll("article .widget-slider")].flatMap(slider => {
-          const width = e => e ? e.getBoundingClientRect().width : 0;
-          const handle = width(slider.querySelector(".noUi-handle"));
-          const track = width(slider.querySelector(".noUi-target"));
-          const shown = width([...slider.parentElement.querySelectorAll(".widget-html")]
-            .find(e => e.checkVisibility()));
-          return handle >= 24 && track > 0.9 * shown ? []
-            : [`a handle of ${handle} pixels on ${track}, below a picture of ${shown}`];
+        """() => [...document.querySelectorAll("article input[type=range]")].flatMap(slider => {
+          const { width, height } = slider.getBoundingClientRect();
+          const shown = [...(slider.closest(".explorer")?.querySelectorAll("img") ?? [])]
+            .find(image => image.checkVisibility())?.getBoundingClientRect().width ?? 0;
+          return height >= 24 && width > 0.9 * shown ? []
+            : [`a slider of ${width} times ${height} pixels, above a picture of ${shown}`];
         })"""
     )
 
@@ -200,7 +198,7 @@ def needless_tab_stops(page: Page) -> list[str]:
     """The tab key stops at what can be used or scrolled, and nowhere else."""
     return page.evaluate(
         """() => [...document.querySelectorAll("article [tabindex='0']")]
-          .filter(e => !e.matches("a, button, input, select, summary, [role=slider]")
+          .filter(e => !e.matches("a, button, input, select, summary, [role=slider], .scrolls, img")
                        && e.scrollWidth <= e.clientWidth + 1)
           .map(e => "a needless tab stop: " + e.outerHTML.slice(0, 80))"""
     )
@@ -308,10 +306,9 @@ def picture(explorer: Locator) -> str:
 def dead_controls(page: Page) -> list[str]:
     """Every slider and dropdown of an explorer changes the picture, by keyboard."""
     findings = []
-    outermost = page.locator("article .jupyter-widgets:not(.jupyter-widgets .jupyter-widgets)")
-    for number, explorer in enumerate(outermost.all()):
+    for number, explorer in enumerate(page.locator("article .explorer").all()):
         explorer.scroll_into_view_if_needed()
-        controls = explorer.locator("[role=slider], select").all()
+        controls = explorer.locator("input, select").all()
         if controls and not picture(explorer):
             findings.append(f"explorer {number}: no picture")
         for control in controls:
@@ -327,13 +324,3 @@ def dead_controls(page: Page) -> list[str]:
                 name = control.get_attribute("aria-label") or control.evaluate("e => e.tagName")
                 findings.append(f"explorer {number}: {name} does not change the picture")
     return findings
-
-
-def widgets_ready(page: Page) -> None:
-    """Wait until each widget of the page has been drawn."""
-    views = "script[type='application/vnd.jupyter.widget-view+json']"
-    page.wait_for_function(
-        f"""() => [...document.querySelectorAll("article {views}")]
-          .every(view => view.parentElement.querySelector(".jupyter-widgets"))""",
-        timeout=10_000,
-    )

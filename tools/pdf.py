@@ -6,12 +6,10 @@ numbers, and its outline is that of the headings. What the pages fold is small h
 code of figures, and the entries of the reference behind its tables of names.
 """
 
-import hashlib
 import re
 import sys
 import unicodedata
 from collections.abc import Mapping
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -36,7 +34,7 @@ h1 { font-size: 1.6rem; }
 h2 { font-size: 1.35rem; }
 .bd-article > section > h1 { break-before: page; }
 h1, h2, h3, h4, .admonition-title, dt { break-after: avoid; }
-figure, img, tr, .cell_input, mjx-container[display="true"], .jupyter-widgets {
+figure, img, tr, .cell_input, mjx-container[display="true"], .explorer {
   break-inside: avoid;
 }
 pre { white-space: pre-wrap; overflow: visible; }
@@ -44,7 +42,8 @@ pre { white-space: pre-wrap; overflow: visible; }
   font-size: 9.5px; line-height: 1.35; padding: 0.35rem 0.6rem;
 }
 .bd-article h2 { margin-top: 1.6rem; }
-.bd-article figure img, .bd-article .widget-html img { width: 80%; }
+.bd-article figure img, .bd-article .explorer img { width: 80%; height: auto; }
+.explorer input, .live-bar { display: none; }
 .bd-article table { display: table; overflow: visible; }
 .bd-article mjx-container { overflow: visible !important; }
 .bd-article .cell_output { max-height: none; overflow: visible; }
@@ -72,7 +71,7 @@ REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript, dl.py"
 MOST_ROUNDS = 5
 NO_NUMBER = "000"
 """What stands for the number of a page until it is known: as wide as one."""
-SCRIPTS = ("MathJax", "mathjax/", "widgets/", "jupyter.widget", "book.js")
+SCRIPTS = ("MathJax", "mathjax/", "book.js")
 GREEK = {
     name: unicodedata.lookup(f"GREEK SMALL LETTER {name}")
     for name in ("alpha", "beta", "gamma", "delta", "epsilon", "theta", "mu", "xi", "omega")
@@ -97,9 +96,6 @@ def join(paths: list[Path]) -> str:
             joined.head.extend([page.find("meta", charset=True), page.title])
             joined.title.string = joined.title.get_text().rpartition("—")[2].strip()
             joined.select_one(".front").extend(front_matter(joined, joined.title.string))
-        for part in page.select("script[type*='jupyter.widget']"):
-            # The models of widgets have names too, which are the same in all stored notebooks.
-            part.string = re.sub(r"[0-9a-f]{32}", partial(model_name, path.stem), part.string)
         # Pages of a folder below have the same scripts and styles, by other addresses.
         same_folder = path.parent == paths[0].parent
         for part in page.head.select("script, link[rel=stylesheet]") if same_folder else ():
@@ -130,11 +126,6 @@ def join(paths: list[Path]) -> str:
     style.string = STYLE
     joined.head.append(style)
     return str(joined)
-
-
-def model_name(stem: str, name: re.Match[str]) -> str:
-    """Return another name of a widget's model, of the form that they must have."""
-    return hashlib.md5(f"{stem} {name[0]}".encode(), usedforsecurity=False).hexdigest()
 
 
 def spell_out(formula: Tag) -> None:
@@ -180,7 +171,10 @@ def number(html: str, pages: Mapping[str, int]) -> str:
     joined = BeautifulSoup(html, "html.parser")
     for span in joined.select("span.page[data-of]"):
         told = str(pages.get(span["data-of"], NO_NUMBER))
-        span.string = told if span.find_parent("ol", class_="contents") else f" (p. {told})"
+        if pages and told == NO_NUMBER:
+            span.decompose()  # what it leads to is left out: entries of the reference
+        else:
+            span.string = told if span.find_parent("ol", class_="contents") else f" (p. {told})"
     return str(joined)
 
 
@@ -203,7 +197,6 @@ def print_page(path: Path, pdf: Path) -> None:
     """
     with page_checks.chromium() as browser, page_checks.offline(browser) as context:
         visit = page_checks.Visit(context, path)
-        page_checks.widgets_ready(visit.page)
         problems = visit.errors + page_checks.untypeset_formulas(visit.page)
         if problems:
             raise RuntimeError("; ".join(problems[:5]))

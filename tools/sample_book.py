@@ -37,26 +37,17 @@ plt.plot([0, 1])
 print("from 0 to 1")
 """
 EXPLORER = r"""
-import base64
-import io
-import ipywidgets as widgets
+import drawings
+from dpbai.field import figures
 
 def frame(value):
-    figure, axes = plt.subplots(figsize=(4, 2))
-    axes.set_title(f"T = {value}")
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg")
-    plt.close(figure)
-    data = base64.b64encode(stream.getvalue()).decode()
-    return widgets.HTML(f'<img alt="T = {value}" src="data:image/svg+xml;base64,{data}">')
+    with figures.canvas(size=(4, 2)) as (picture, axes):
+        axes.plot([0, value])
+    return picture, f"T = {value}", f"{value} pulls"
 
-def explorer(control, trait):
-    stack = widgets.Stack([frame(value) for value in range(3)], selected_index=0)
-    widgets.jslink((control, trait), (stack, "selected_index"))
-    return widgets.VBox([control, stack])
-
-display(explorer(widgets.IntSlider(max=2, description=r"\(T\)"), "value"))
-display(explorer(widgets.Dropdown(options=["a", "b", "c"], description="eps"), "index"))
+options = {str(value): value for value in range(3)}
+display(drawings.explorer(r"\(T\)", options, frame))
+display(drawings.explorer("eps", options, frame, control="dropdown"))
 """
 EXERCISE = """
 ```{exercise}
@@ -76,7 +67,8 @@ It is $0$.
 def build(folder: Path) -> Path:
     """Build the sample with the settings of the book, and return its page."""
     shutil.copytree(ROOT / "book/_static", folder / "book/_static")
-    shutil.copytree(ROOT / "book/_ext", folder / "book/_ext")
+    for name in ("_ext", "drawings"):
+        shutil.copytree(ROOT / "book" / name, folder / "book" / name)
     for name in ("_config.yml", "book/references.bib", "book/bibliography.md"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "_toc.yml").write_text(

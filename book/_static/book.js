@@ -1,4 +1,5 @@
-// What Sphinx and the widgets leave out for readers who use a keyboard or a screen reader.
+// What Sphinx leaves out for readers who use a keyboard or a screen reader, and what a page keeps in
+// its address.
 "use strict";
 
 // Wide content that scrolls by itself must be reachable by keyboard, and nothing else.
@@ -26,7 +27,7 @@ function keepColumns() {
 
 // Where there is no room for a picture's own size, a tap shows it at that size, to be moved about.
 function enlarge({ target }) {
-  const picture = target.matches("article :is(figure, .widget-html) img");
+  const picture = target.matches("article :is(figure, .explorer) img");
   if (!picture || target.naturalWidth < 1.2 * target.width) return;
   const dialog = document.createElement("dialog");
   dialog.className = "enlarged";
@@ -41,20 +42,46 @@ function enlarge({ target }) {
   dialog.showModal();
 }
 
-// The handle of a slider gets the slider's label as its name and what the readout shows, not its
-// position, as its value. The readout looks like a field to write in, which it is not.
-function nameSliders() {
-  for (const handle of document.querySelectorAll(".noUi-handle")) {
-    const box = handle.closest(".widget-inline-hbox");
-    const readout = box?.querySelector(".widget-readout");
-    const names = {
-      "aria-label": box?.querySelector(".widget-label")?.textContent,
-      "aria-valuetext": readout?.textContent,
-    };
-    for (const [name, text] of Object.entries(names)) {
-      if (text && handle.getAttribute(name) !== text) handle.setAttribute(name, text);
+// Pictures that a tap enlarges, the Enter key enlarges too; where they have room, neither does.
+function offerEnlarging() {
+  for (const image of document.querySelectorAll("article :is(figure, .explorer) img")) {
+    const small = image.naturalWidth >= 1.2 * image.width && image.width > 0;
+    if (small) image.tabIndex = 0;
+    else image.removeAttribute("tabindex");
+  }
+}
+
+// What a reader has chosen is kept behind the # of the address, as name=value, so that it can be
+// shared; `bookState` is used by explorers and by the plane.
+window.bookState = {
+  read: () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : ""),
+  get: (name) => window.bookState.read().get(name),
+  set(name, value) {
+    const state = window.bookState.read();
+    if (value === undefined) state.delete(name);
+    else state.set(name, value);
+    history.replaceState(null, "", `#${state}`);
+  },
+};
+
+function keepExplorers() {
+  const controls = document.querySelectorAll("article .explorer :is(input, select)");
+  for (const [number, control] of controls.entries()) {
+    const name = `explorer${number + 1}`;
+    const chosen = window.bookState.get(name);
+    if (chosen !== null) {
+      control.value = chosen;
+      control.dispatchEvent(new Event("input"));
+      control.closest(".explorer").scrollIntoView({ block: "center" });
     }
-    if (readout?.isContentEditable) readout.contentEditable = "false";
+    control.addEventListener("input", () => window.bookState.set(name, control.value));
+    // Frames are loaded before they are shown, and not before somebody comes near.
+    const load = () => {
+      for (const image of control.closest(".explorer").querySelectorAll("img")) image.loading = "eager";
+    };
+    for (const event of ["focus", "pointerenter", "touchstart"]) {
+      control.addEventListener(event, load, { once: true, passive: true });
+    }
   }
 }
 
@@ -77,17 +104,6 @@ function unlistCitations() {
     list.removeAttribute("role");
     for (const entry of list.children) entry.removeAttribute("role");
   }
-}
-
-// Widgets ask for the interface of MathJax 2 to typeset their labels; the book has MathJax 3.
-function typesetLabels() {
-  if (!window.MathJax?.startup) return;
-  window.MathJax.Hub = {
-    Queue([, , element]) {
-      element.classList.add("mathjax_process");
-      window.MathJax.startup.promise.then(() => window.MathJax.typesetPromise([element]));
-    },
-  };
 }
 
 // On the file system a page cannot be fetched: the search finds the words of all pages in a script.
@@ -116,21 +132,20 @@ function saveNotebooks() {
 
 answerFromScript();
 document.addEventListener("DOMContentLoaded", saveNotebooks);
-document.addEventListener("DOMContentLoaded", typesetLabels);
 document.addEventListener("DOMContentLoaded", keepPunctuation);
 window.addEventListener("load", () => {
   const article = document.querySelector("article");
   if (!article) return;
-  new MutationObserver(nameSliders).observe(article, {
-    childList: true,
-    subtree: true,
-    attributeFilter: ["aria-valuetext"],
-  });
-  nameSliders();
+  keepExplorers();
+  offerEnlarging();
   unlistCitations();
   keepColumns();
   makeScrollable();
   article.addEventListener("click", enlarge);
+  article.addEventListener("keydown", (event) => event.key === "Enter" && enlarge(event));
   window.MathJax?.startup?.promise?.then(makeScrollable);
 });
-window.addEventListener("resize", makeScrollable);
+window.addEventListener("resize", () => {
+  makeScrollable();
+  offerEnlarging();
+});

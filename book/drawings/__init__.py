@@ -7,7 +7,7 @@ arguments and uses no name of dpbai that is not public.
 
 from drawings.design import divided_pulls, information, leads, success_bars
 from drawings.elimination import arms_in_the_plane, design_errors, funnel, sizes
-from drawings.frames import Explorer, Frame, Live, explorer, live
+from drawings.frames import Explorer, Live, explorer, live
 from drawings.privacy import (
     laplace_pair,
     lead_losses,

@@ -1,16 +1,17 @@
 """Figures that a reader steps through: with explorers in any browser, live in a running notebook.
 
-An explorer is a slider or a dropdown tied by `jslink` to a stack of frames that were drawn when the
-notebook ran. The link lives in the browser, so it works in the built page, from the file system and
-with no network, as it does in a live notebook; so do the arrow keys. Live controls draw anew for
-each of their values, for which there must be a kernel: cells that show them are tagged
-`remove-output`, so that no page has a slider that does nothing.
+An explorer is a slider or a dropdown above frames that were drawn when the notebook ran. It is HTML
+that needs no script but its own line, so it works in the built page, from the file system and with
+no network, as it does in a live notebook; so do the arrow keys. Live controls draw anew for each of
+their values, for which there must be a kernel: cells that show them are tagged `remove-output`, so
+that no page has a slider that does nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, Literal
@@ -27,35 +28,39 @@ from dpbai.field.figures.canvas import Picture
 Drawn = tuple[Picture, str, str]
 """A picture, its alternative text, and the number in it that matters, told in a few words."""
 
-CONTROLS = ("slider", "dropdown")
 GHOST = "#b8b8b8"
 
+# Shows the frame that is chosen, and what the page tells of it to readers and to screen readers.
+_ON_INPUT = (
+    "const box=this.closest('.explorer');"
+    "box.querySelectorAll('img').forEach((frame,number)=>frame.hidden=number!=this.value);"
+    "const told=box.querySelector('img:not([hidden])').dataset.told;"
+    "box.querySelector('output').value=told;"
+    "this.setAttribute('aria-valuetext',told)"
+)
 
-def _image(picture: Picture, alt: str) -> str:
+
+def _image(picture: Picture, alt: str, more: str = "") -> str:
     """Return a picture with its alternative text as HTML."""
-    data = base64.b64encode(picture.svg().encode()).decode()
-    return f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{data}">'
+    svg = picture.svg()
+    sizes = re.findall(r'(?:width|height)="\d+"', svg[: svg.index(">")])
+    data = base64.b64encode(svg.encode()).decode()
+    source = f'src="data:image/svg+xml;base64,{data}"'
+    return f'<img alt="{html.escape(alt)}" {" ".join(sizes)}{more} {source}>'
 
 
-class Frame(widgets.HTML):  # type: ignore[misc]
-    """A picture with alternative text, one of the frames of an explorer."""
+class Explorer:
+    """A control above the frame that it selects, as HTML."""
 
-    def __init__(self, picture: Picture, alt: str) -> None:
-        super().__init__(_image(picture, alt))
-        self.alt = alt
+    def __init__(self, label: str, frames: int, markup: str) -> None:
+        self.label, self.frames, self._markup = label, frames, markup
 
-    def __repr__(self) -> str:
-        """Return the alternative text: a notebook stores this too, and not the picture again."""
-        return f"Frame({self.alt!r})"
-
-
-class Explorer(widgets.VBox):  # type: ignore[misc]
-    """A control above the frame that it selects."""
+    def _repr_html_(self) -> str:
+        return self._markup
 
     def __repr__(self) -> str:
         """Return what there is to explore."""
-        control, stack = self.children
-        return f"Explorer({control.description!r}, {len(stack.children)} frames)"
+        return f"Explorer({self.label!r}, {self.frames} frames)"
 
 
 def explorer(
@@ -92,26 +97,50 @@ def explorer(
     ValueError
         If there are fewer than two options, `control` is neither, or `start` is no position.
     """
-    if control not in CONTROLS:
-        raise ValueError(f"control must be one of {', '.join(CONTROLS)}, got {control!r}")
+    if control not in _CONTROLS:
+        raise ValueError(f"control must be one of {', '.join(_CONTROLS)}, got {control!r}")
     if len(options) < 2:
         raise ValueError(f"options must be at least two, got {len(options)}")
     if not 0 <= start < len(options):
         raise ValueError(f"start must be a position of 0..{len(options) - 1}, got {start}")
     drawn = [draw(option) for option in options.values()]
-    kind = widgets.SelectionSlider if control == "slider" else widgets.Dropdown
-    chooser = kind(
-        options=[f"{name}: {told}" for name, (*_, told) in zip(options, drawn, strict=True)],
-        index=start,
-        description=label,
-        style={"description_width": "initial"},
-        layout={"width": "100%" if control == "slider" else "auto"},
-    )
     _steady([picture for picture, *_ in drawn])
-    frames = [Frame(picture, alt) for picture, alt, _ in drawn]
-    stack = widgets.Stack(frames, selected_index=start)
-    widgets.jslink((chooser, "index"), (stack, "selected_index"))
-    return Explorer([chooser, stack])
+    told = [
+        html.escape(f"{name}: {number}") for name, (*_, number) in zip(options, drawn, strict=True)
+    ]
+    frames = [
+        _image(picture, alt, f' data-told="{text}"{"" if number == start else " hidden"}')
+        for number, ((picture, alt, _), text) in enumerate(zip(drawn, told, strict=True))
+    ]
+    name = html.escape(re.sub(r"\\(?:[()]|var)?", "", label))  # as it is read aloud
+    markup = (
+        f'<div class="explorer"><label><span class="mathjax_process">{html.escape(label)}</span> '
+        f"{_CONTROLS[control](told, start, name)}</label> <output>{told[start]}</output>\n"
+        + "\n".join(frames)
+        + "\n</div>"
+    )
+    return Explorer(label, len(frames), markup)
+
+
+def _slider(told: Sequence[str], start: int, name: str) -> str:
+    """Return a slider over as many positions as there is to tell."""
+    return (
+        f'<input type="range" aria-label="{name}" max="{len(told) - 1}" value="{start}" '
+        f'aria-valuetext="{told[start]}" '
+        f'oninput="{_ON_INPUT}">'
+    )
+
+
+def _dropdown(told: Sequence[str], start: int, name: str) -> str:
+    """Return a dropdown of what there is to tell."""
+    options = "".join(
+        f'<option value="{number}"{" selected" if number == start else ""}>{text}</option>'
+        for number, text in enumerate(told)
+    )
+    return f'<select aria-label="{name}" oninput="{_ON_INPUT}">{options}</select>'
+
+
+_CONTROLS = {"slider": _slider, "dropdown": _dropdown}
 
 
 def _steady(pictures: Sequence[Picture]) -> None:

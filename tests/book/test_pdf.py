@@ -1,6 +1,5 @@
 """Pages that are joined for the PDF keep their identifiers apart and their links alive."""
 
-import json
 from pathlib import Path
 
 import pdf
@@ -10,7 +9,7 @@ from pypdf import PdfWriter
 
 HEAD = """<head><meta charset="utf-8"><title>{title} — The book</title>
 <link rel="stylesheet" href="../_static/a.css"><script src="../_static/mathjax/a.js"></script>
-<script src="../_static/theme.js"></script>{state}</head>"""
+<script src="../_static/theme.js"></script></head>"""
 FIRST = r"""
 <section id="one"><h1>One<a class="headerlink" href="#one">#</a></h1>
 <section id="summary"><h2>At <span class="math">\(\varepsilon = 1\)</span></h2>
@@ -25,18 +24,11 @@ SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
 </section>"""
 
 
-STATE = """<script type="application/vnd.jupyter.widget-state+json">
-{"state": {"00000000000000000000000000000001": {}}}</script>"""
-VIEW = """<script type="application/vnd.jupyter.widget-view+json">
-{"model_id": "00000000000000000000000000000001"}</script>"""
-
-
 @pytest.fixture
 def joined(tmp_path: Path) -> BeautifulSoup:
     for name, body in (("one", FIRST), ("two", SECOND)):
         text = (
-            HEAD.format(title=name, state=STATE)
-            + f'<body><article class="bd-article">{body}{VIEW}</article></body>'
+            HEAD.format(title=name) + f'<body><article class="bd-article">{body}</article></body>'
         )
         (tmp_path / f"{name}.html").write_text(f"<html>{text}</html>", encoding="utf-8")
     return BeautifulSoup(pdf.join([tmp_path / "one.html", tmp_path / "two.html"]), "html.parser")
@@ -51,14 +43,6 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
     names = [tag["id"] for tag in joined.find_all(id=True)]
     assert len(set(names)) == len(names)
     assert joined.select_one("label")["for"] == "two--box"
-
-
-def test_widgets_of_different_pages_have_different_models(joined: BeautifulSoup) -> None:
-    views = [json.loads(script.string) for script in joined.select("script[type*=view]")]
-    states = [json.loads(script.string) for script in joined.select("script[type*=state]")]
-    models = [view["model_id"] for view in views]
-    assert len(set(models)) == 2
-    assert [list(state["state"]) for state in states] == [[model] for model in models]
 
 
 def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
@@ -79,7 +63,7 @@ def test_pages_of_a_folder_below_are_joined_too(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     for name, link in (("one", "below/two.html#place"), ("below/two", "../one.html")):
         body = f'<h1>{name}</h1><p id="place"><a href="{link}">x</a></p>'
-        text = HEAD.format(title=name, state="") + f'<article class="bd-article">{body}</article>'
+        text = HEAD.format(title=name) + f'<article class="bd-article">{body}</article>'
         (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
     joined = BeautifulSoup(
         pdf.join([tmp_path / "one.html", tmp_path / "below" / "two.html"]), "html.parser"
@@ -115,7 +99,7 @@ def test_links_to_other_pages_and_the_contents_tell_numbers(joined: BeautifulSou
     numbered = BeautifulSoup(pdf.number(str(joined), {"one": 3, "two": 14}), "html.parser")
     assert [text(entry) for entry in numbered.select("ol li")] == ["One3", r"Two, \(x^2\)14"]
     paragraph = text(numbered.find(id="one--summary").p)
-    assert "See there (p. 000), two (p. 14),\nhere, the index and elsewhere" in paragraph
+    assert "See there, two (p. 14),\nhere, the index and elsewhere" in paragraph
 
 
 def test_numbers_are_those_of_the_pages_that_links_lead_to(tmp_path: Path) -> None:

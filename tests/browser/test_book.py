@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from zipfile import ZipFile
 
 import nbformat
@@ -20,7 +21,6 @@ def visit(context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[p
     path = HTML / request.param
     assert path.is_file(), "build the book first: make book"
     visit = page_checks.Visit(context, path)
-    page_checks.widgets_ready(visit.page)
     yield visit
     visit.page.close()
 
@@ -28,6 +28,11 @@ def visit(context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[p
 def test_no_request_leaves_and_nothing_fails(visit: page_checks.Visit) -> None:
     assert visit.leaving() == []
     assert visit.errors == []
+
+
+def test_a_page_loads_no_more_than_1_5_megabytes(visit: page_checks.Visit) -> None:
+    files = {unquote(urlsplit(url).path) for url in visit.requests if url.startswith("file:")}
+    assert sum(Path(file).stat().st_size for file in files) <= 1.5e6
 
 
 @pytest.mark.parametrize("check", page_checks.PAGE_CHECKS, ids=lambda check: check.__name__)
