@@ -14,7 +14,7 @@ from . import (
     upper,
 )
 from .audits import exact_audit, monte_carlo_audit, pull_audit
-from .beyond import DPDesign, private_design, smallest_budget
+from .beyond import DPDesign, private_design, smallest_budget, smallest_epsilon
 from .certificate import certificate, certify
 from .exact import error_bounds, exact_error, exact_success
 from .field.session import (
@@ -93,6 +93,7 @@ __all__ = [
     "schedule",
     "simulate",
     "smallest_budget",
+    "smallest_epsilon",
     "study",
     "synthetic",
     "tails",

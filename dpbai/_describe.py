@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 _NOT_FINITE = "not finite"
+UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, line ends, changes of direction, halves of characters: no name has them."""
+
+
+def visible(text: str) -> str:
+    """Return text on one line, in which characters that cannot be seen are escapes."""
+    return UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(text.split()))
 
 
 def class_name(kind: type) -> str:

@@ -203,6 +203,11 @@ class CellFile:
     ------
     ValueError
         If the file holds anything but cells of this study; it is left as it is.
+
+    Notes
+    -----
+    Processes that begin the same study at once each write a head, and each of them finds the same
+    results: what is appended stays whole, and heads after the first are skipped.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
@@ -225,7 +230,10 @@ class CellFile:
         results = {}
         for number, line in enumerate(lines, start=2):
             try:
-                cell, described = json.loads(line)
+                parsed = json.loads(line)
+                if isinstance(parsed, dict) and parsed["format"] == _FORMAT:
+                    continue
+                cell, described = parsed
                 values = {key: restored(value) for key, value in described.items()}
                 del values["class"]
                 recommended = np.array(values.pop("recommended"), dtype=np.int64)
@@ -246,7 +254,6 @@ class CellFile:
         self._append(json.dumps([cell, plain(result)]) + "\n")
 
     def _append(self, line: str) -> None:
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(line)
-            file.flush()
+        with self.path.open("ab", buffering=0) as file:
+            file.write(line.encode())  # at once, so that lines of two processes do not mix
             os.fsync(file.fileno())

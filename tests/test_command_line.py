@@ -8,20 +8,22 @@ import math
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 from functools import partial
+from importlib import metadata
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpbai
-from dpbai.beyond import gaps
+from dpbai.beyond import gaps, planning
 from dpbai.field import cli
 from dpbai.field.cli import arguments as choices
+from dpbai.field.cli import experiments, sheets
 from dpbai.field.cli import run as run_commands
-from dpbai.field.cli import sheets
 
 COMMANDS = [
     "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
@@ -105,9 +107,14 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(call, folder):
 
 
 def test_the_console_script_and_the_module_are_one_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "dpbai", "--version"], capture_output=True, text=True, check=True
+    )
+    (script,) = metadata.entry_points(group="console_scripts", name="dpbai")
     from dpbai import __main__ as module
 
-    assert module.main is cli.main
+    assert script.load() is module.main
+    assert done.stdout == f"dpbai {dpbai.__version__}\n"
 
 
 # Whole runs.
@@ -713,6 +720,130 @@ def test_what_fails_on_the_way_ends_in_exit_code_1(call, monkeypatch):
         monkeypatch.setattr(dpbai, "certificate", failing)
         code, _, err = call(*PLAN)
         assert (code, err.count("\n")) == (1, 1)
+
+
+def test_a_search_without_an_answer_ends_in_exit_code_1_and_says_what_to_do(call, monkeypatch):
+    def in_vain(*_, **__):
+        raise planning.SearchError("largest must be 0.050000000000000044")
+
+    monkeypatch.setattr(experiments, "smallest_budget", in_vain)  # minutes for a tiny epsilon
+    gap = ("--gap", 0.1, "--best", LABELS[1], "--policies", "dp-bai")
+    for words, said in (
+        (("budget", "arms.csv", *gap, "--epsilon", 1e-9), "no budget up to 1e+09 is enough for "
+         "dp-bai at epsilon = inf: ask for less by --success"),
+        (("epsilon", "arms.csv", *gap, "--budget", 9), "9 pulls are not enough for dp-bai at any "
+         "epsilon: give a larger --budget"),
+    ):  # fmt: skip
+        code, _, err = call(*words, "--trials", 200)
+        assert (code, err.count("\n")) == (1, 1)
+        assert said in err
+        assert "00000" not in err
+
+
+def test_an_error_without_words_is_told_by_its_name(call, monkeypatch):
+    for error, said in ((MemoryError, "not enough memory"), (RuntimeError, "RuntimeError")):
+
+        def failing(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(dpbai, "certificate", failing)
+        code, _, err = call(*PLAN)
+        assert (code, err.count("\n")) == (1, 1)
+        assert said in err
+
+
+def test_a_figure_that_cannot_be_drawn_is_refused_before_anything_is_computed(call, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("a study was run")
+
+    monkeypatch.setattr(experiments, "study", never)
+    study = ("study", "arms.csv", "--gap", 0.1, "--budgets", 120, "--figure", "f.svg")
+    for more, said in (
+        (("--epsilons", 1, "--policies", "od-linbai"), "--figure needs a policy"),
+        (("--epsilons", 1, "inf", "--along", "epsilon"), "needs finite --epsilons"),
+    ):
+        code, _, err = call(*study, *more)
+        assert (code, said in err) == (2, True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    code, _, err = call(*study, "--epsilons", 1)
+    assert (code, "cannot be written: permission denied" in err) == (2, True)
+
+
+def test_the_least_epsilon_for_a_budget_is_that_of_the_library(call):
+    words = ("epsilon", "arms.csv", "--gap", 0.2, "--best", LABELS[1], "--success", 0.8,
+             "--trials", 300, "--budget", 200, 400, "-o", "epsilon.csv")  # fmt: skip
+    code, out, err = call(*words, "--policies", "dp-bai", "baseline")
+    assert (code, err) == (0, "")
+    table = pd.read_csv("epsilon.csv")
+    assert list(zip(table["policy"], table["budget"], strict=True)) == [
+        ("dp-bai", 200), ("baseline", 200), ("dp-bai", 400), ("baseline", 400),
+    ]  # fmt: skip
+    expected = dpbai.smallest_epsilon(
+        lambda epsilon: _dp_bai(epsilon, 400), leading(1, 0.2), error=1 - 0.8, trials=300
+    )
+    row = table.iloc[2]
+    assert (row["epsilon"], row["too_small"]) == (expected.epsilon, expected.too_small)
+    assert row["odds"] == pytest.approx(math.exp(expected.epsilon))
+    assert f"at epsilon = {expected.epsilon:.4g}\n" in out
+    code, _, err = call(*words, "--policies", "od-linbai")
+    assert (code, "--policies must be private" in err) == (2, True)
+
+
+def test_an_interrupt_before_a_command_has_begun_leaves_no_traceback(call, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser", interrupted)
+    assert call(*PLAN) == (130, "", "dpbai: interrupted\n")
+
+
+def interrupt(folder, ready, *command):
+    """Run a command, send Ctrl-C to it and its workers when it is ready; return code and errors."""
+    words = [sys.executable, "-c", ready, *map(str, command)]
+    with subprocess.Popen(
+        words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        while process.stdout.readline() not in ("ready\n", ""):
+            pass
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate()  # which waits until all who write there have gone
+    return process.returncode, err
+
+
+IMPORTING = """
+import sys, time
+class Slow:  # of the first import of dpbai.field.session: an import that takes its time
+    def find_spec(self, name, *_):
+        if name == "dpbai.field.session":
+            try:
+                print("ready", flush=True); time.sleep(60)
+            except KeyboardInterrupt:
+                raise ImportError("as NumPy makes of it") from None
+sys.meta_path.insert(0, Slow())
+from dpbai.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+COMPUTING = """
+import importlib, sys
+study = importlib.import_module("dpbai.study")
+if __name__ == "__main__":
+    added = study.CellFile.add
+    study.CellFile.add = lambda *given: (added(*given), print('ready', flush=True))
+    from dpbai.__main__ import main
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Ctrl-C of a terminal is a signal to a group")
+@pytest.mark.parametrize("when", [IMPORTING, COMPUTING], ids=["importing", "computing"])
+def test_ctrl_c_ends_a_study_and_its_workers_at_once(when, folder):
+    """Of 600 cells that take minutes: this test ends when no process is left."""
+    study = ("study", "arms.csv", "--gap", 0.1, "--budgets", *range(200, 800), "--epsilons", 1,
+             "--policies", "dp-bai", "--trials", 50_000, "--jobs", 2, "--cells", "c")  # fmt: skip
+    assert interrupt(folder, when, *study) == (130, "dpbai: interrupted\n")
+    if when is COMPUTING:
+        assert 1 < len((folder / "c").read_text().splitlines()) < 10
 
 
 def test_means_that_their_law_cannot_have_are_refused(call, folder):

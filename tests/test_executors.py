@@ -284,3 +284,35 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path):
         path.write_text("\n".join([*lines[:2], damaged, *lines[3:]]) + "\n")
         with pytest.raises(ValueError, match=r"line 3 of .* is damaged"):
             grid(path=path)
+
+
+def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
+    """Each finds no file and writes a head; the slower one may be a study of another seed."""
+    path = tmp_path / "cells.jsonl"
+    pd.testing.assert_frame_equal(grid(path=path), serial)
+    head, *cells = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([head, cells[0], head, *cells[1:3], head]))
+    pd.testing.assert_frame_equal(grid(path=path), serial)
+    # The other sees no file yet when it asks, and finds a head that is not its own.
+    before = path.read_text()
+    with monkeypatch.context() as late:
+        late.setattr(STUDY.Path, "exists", lambda _: False)
+        with pytest.raises(ValueError, match="path must be a new file or one that this very"):
+            grid(path=path, seed=4)
+    assert path.read_text().startswith(before)
+    pd.testing.assert_frame_equal(grid(path=path), serial)
+
+
+def test_a_cell_is_appended_by_one_write(tmp_path, monkeypatch):
+    """So that lines of two processes do not mix: each opens the file to append, without buffer."""
+    written = []
+    opened = STUDY.Path.open
+
+    def spy(path, mode="r", buffering=-1, **options):
+        if "a" in mode:
+            written.append(buffering)
+        return opened(path, mode, buffering, **options)
+
+    monkeypatch.setattr(STUDY.Path, "open", spy)
+    grid(path=tmp_path / "cells.jsonl")
+    assert written == [0] * (CELLS + 1)

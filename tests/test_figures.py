@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.markers import MarkerStyle
+from scipy import stats
 
 import dpbai
 from dpbai.field import figures
@@ -72,6 +73,55 @@ def test_the_slim_svg_looks_like_the_one_that_matplotlib_writes(table: pd.DataFr
         np.testing.assert_allclose(mine, given, atol=0.0051)
 
 
+def test_figures_of_one_page_have_no_name_in_common(table: pd.DataFrame) -> None:
+    """Else the second would use the shapes of the first."""
+    names = [
+        set(re.findall(r' id="([^"]+)"', figures.success_curves(table, along=along).svg()))
+        for along in ("budget", "epsilon")
+    ]
+    assert all(names)
+    assert names[0].isdisjoint(names[1])
+    assert all(re.fullmatch(r"[a-z][\w-]*", name) for name in names[0] | names[1])
+
+
+def test_names_with_control_characters_make_a_valid_svg(table: pd.DataFrame) -> None:
+    odd = "a\x1b[1m\nb\x00\ud800--"
+    picture = figures.success_curves(table.replace("DP-BAI", odd), along="budget")
+    with figures.rows_of_arms([odd, "plain"]) as (rows, (panel,)):
+        panel.barh([0, 1], [1, 2])
+    for drawn in (picture, rows):
+        saved = io.BytesIO()
+        drawn.savefig(saved, format="svg")
+        for text in (drawn.svg(), saved.getvalue().decode()):
+            ElementTree.fromstring(text.encode())
+    assert r"a\x1b[1m b\x00\xd800--" in panel.get_yticklabels()[0].get_text()
+
+
+def test_rows_of_several_seeds_are_one_point(table: pd.DataFrame) -> None:
+    again = dpbai.study(
+        POLICIES, dpbai.synthetic(), budgets=[100, 400], epsilons=[0.5, 2], trials=30, seed=1
+    )
+    both = pd.concat([table, again])
+    picture = figures.success_curves(both, along="budget")
+    for axes, epsilon in zip(picture.axes, [0.5, 2], strict=True):
+        for name in POLICIES:
+            (line,) = [line for line in axes.get_lines() if line.get_label() == name]
+            rows = both[(both["policy"] == name) & both["epsilon"].isin([epsilon, np.nan])]
+            sums = rows.groupby("budget")[["successes", "trials"]].sum()
+            np.testing.assert_array_equal(line.get_xdata(), [100, 400])
+            np.testing.assert_allclose(line.get_ydata(), sums["successes"] / sums["trials"])
+        band = axes.collections[0].get_paths()[0].get_extents()
+        first = both[(both["policy"] == "DP-BAI") & (both["epsilon"] == epsilon)]
+        limits = [
+            stats.binomtest(int(group["successes"].sum()), int(group["trials"].sum()))
+            .proportion_ci(0.95, method="wilson")
+            for _, group in first.groupby("budget")
+        ]  # fmt: skip
+        assert (band.y0, band.y1) == pytest.approx(
+            (min(limit.low for limit in limits), max(limit.high for limit in limits))
+        )
+
+
 def test_success_curves_show_the_rates_of_each_policy_in_each_panel(table: pd.DataFrame) -> None:
     picture = figures.success_curves(table, along="budget")
     for axes, epsilon in zip(picture.axes, [0.5, 2], strict=True):
@@ -123,5 +173,7 @@ def test_series_differ_without_colour() -> None:
 def test_bad_arguments_are_named(table: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="along must be one of 'budget', 'epsilon'"):
         figures.success_curves(table, along="trials")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="table must have finite epsilons"):
+        figures.success_curves(table.replace(2.0, np.inf), along="epsilon")
     with pytest.raises(ValueError, match="table must have rows with an epsilon"):
         figures.success_curves(table[table["epsilon"].isna()], along="budget")

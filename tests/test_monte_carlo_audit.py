@@ -25,6 +25,15 @@ def test_runs_on_a_table_have_the_exact_law():
             assert stats.binomtest(counts[output], 20_000, probability).pvalue > 1e-8
 
 
+def test_what_an_audit_is_shown_as_is_short():
+    """The event of many runs has a million characters."""
+    policy = dpbai.DPBAI(np.random.default_rng(0).random((12, 3)), budget=90, epsilon=1.0)
+    found = dpbai.monte_carlo_audit(policy, trials=400)
+    small = dpbai.exact_audit(dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0))
+    for audit in (found, small):
+        assert len(repr(audit)) < 1000
+
+
 def test_the_bound_is_below_the_loss_as_often_as_promised():
     """100 bounds at level 0.5 may exceed the exact loss with probability 1/2 each.
 

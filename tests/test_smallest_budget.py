@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from plans import OnePhase, one_phase
-from scipy import stats
+from scipy import optimize, stats
 
 import dpbai
 from dpbai.beyond import SmallestBudget, planning
@@ -384,3 +384,64 @@ def test_bounds_decide_without_trials_where_they_can():
     assert easy.confidence == 1  # one trial could tell nothing
     assert dpbai.error_bounds(make(easy.budget), instance).high <= 1e-9
     assert dpbai.error_bounds(make(easy.too_small), instance).low > 1e-9
+
+
+# Epsilon.
+
+
+@pytest.mark.parametrize("error", [0.2, 0.05, 1e-6])
+def test_the_smallest_epsilon_is_where_the_exact_error_meets_the_target(error):
+    """With two arms and one phase the error falls in epsilon: the least one is a root."""
+
+    def make(epsilon: float) -> dpbai.Policy:
+        return dpbai.DPBAI(WIDE.features, budget=200, epsilon=epsilon)
+
+    found = dpbai.smallest_epsilon(make, WIDE, error=error)
+    assert found.confidence == 1
+    assert found.too_small < found.epsilon < 1.00101 * found.too_small
+    least = optimize.brentq(
+        lambda epsilon: dpbai.exact_error(make(epsilon), WIDE, rtol=1e-6) - error, 1e-3, 10
+    )
+    assert found.too_small <= least * (1 + 1e-5)
+    assert least <= found.epsilon * (1 + 1e-5)
+
+
+def test_budget_and_epsilon_that_are_enough_agree():
+    """The least epsilon at a budget that is least for epsilon = 1 is at most 1, and near it."""
+    budget = dpbai.smallest_budget(dp_bai, WIDE, error=0.05).budget
+    found = dpbai.smallest_epsilon(
+        lambda epsilon: dpbai.DPBAI(WIDE.features, budget=budget, epsilon=epsilon), WIDE
+    )
+    assert 0.9 < found.epsilon <= 1.001
+
+
+def test_where_simulations_decide_both_epsilons_are_what_they_are_said_to_be():
+    """Against longer simulations, within 6 standard errors (2e-9)."""
+
+    def make(epsilon: float) -> dpbai.Policy:
+        return dpbai.DPBAI(ORTHOGONAL.features, budget=400, epsilon=epsilon)
+
+    found = dpbai.smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
+    assert (found.confidence, found.too_small < found.epsilon) == (0.99, True)
+    assert found.epsilon < 2 * found.too_small
+    for epsilon, side in ((found.epsilon, 1), (found.too_small, -1)):
+        rate = dpbai.simulate(make(epsilon), ORTHOGONAL, trials=20_000, seed=9).success_rate
+        assert side * (rate - 0.8) > -6 * math.sqrt(0.16 / 20_000)
+    again = dpbai.smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
+    assert again == found
+
+
+def test_an_epsilon_that_no_search_finds_is_an_error_of_its_own():
+    def make(epsilon: float) -> dpbai.Policy:
+        return dpbai.DPBAI(WIDE.features, budget=6, epsilon=epsilon)
+
+    for call, message in (
+        (lambda: dpbai.smallest_epsilon(make, WIDE, error=0.01), "a larger budget is needed"),
+        (lambda: dpbai.smallest_budget(dp_bai, WIDE, error=1 - 0.95, largest=9),
+         "error probability at most 0.05, got 9"),
+    ):  # fmt: skip
+        with pytest.raises(planning.SearchError, match=message):
+            call()
+    assert dpbai.smallest_epsilon(make, WIDE, error=0.9).too_small == 0
+    with pytest.raises(ValueError, match="largest must lie in"):
+        dpbai.smallest_epsilon(make, WIDE, largest=0.0)

@@ -119,6 +119,14 @@ CALLS = {
             "confidence": 0.9, "trials": 10, "seed": 0, "progress": False, "within": 0.0,
         },
     ),
+    "smallest_epsilon": (
+        dpbai.smallest_epsilon,
+        {
+            "make_policy": lambda epsilon: dpbai.DPBAI(np.eye(2), budget=90, epsilon=epsilon),
+            "instance": dpbai.Instance(np.eye(2), [0.1, 0.5]), "error": 0.2, "largest": 400.0,
+            "confidence": 0.9, "trials": 10, "seed": 0, "progress": False, "within": 0.0,
+        },
+    ),
     "Session.resume": (dpbai.Session.resume, {"path": "none.json"}),
 }  # fmt: skip
 HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
@@ -395,7 +403,8 @@ def test_a_protocol_asks_for_its_members_no_matter_who_has_them(protocol):
 
 
 HUGE = {"simulate": "trials", "study": "trials", "monte_carlo_audit": "trials",
-        "smallest_budget": "trials", "audits.run_on_table": "trials"}  # fmt: skip
+        "smallest_budget": "trials", "smallest_epsilon": "trials",
+        "audits.run_on_table": "trials"}  # fmt: skip
 
 
 @pytest.mark.parametrize("called", HUGE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -125,7 +125,7 @@ class Audit:
         Positions of the neighbouring tables.
     """
 
-    outputs: tuple[Hashable, ...]
+    outputs: tuple[Hashable, ...] = field(repr=False)
     log_probabilities: FloatArray
     grid: TableGrid
     pairs: IntArray

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import special
@@ -47,7 +47,7 @@ class LowerBound:
     epsilon: float
     delta: float
     level: float
-    event: frozenset[Transcript]
+    event: frozenset[Transcript] = field(repr=False)  # millions of characters
     hits: tuple[int, int]
     runs: int
 

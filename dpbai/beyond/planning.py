@@ -1,4 +1,4 @@
-"""The least budget with which a policy is right often enough.
+"""The least budget, or epsilon, with which a policy is right often enough.
 
 What decides is the first plan, and few plans are distinct: budgets that make the same plan stand or
 fall together. Success is not monotone in the budget, because of rounding and of lattices of sums.
@@ -29,6 +29,7 @@ from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage
 from dpbai.simulate import binomial_interval, simulate
 
+_LEAST_EPSILON, _STEP = 1e-6, 1e-3  # where a search for epsilon begins, and its relative steps
 _FIRST_TRIALS = 100
 # Relative errors of exact probabilities: the next one serves where the last cannot decide.
 _TOLERANCES = (1e-4, 1e-6, 1e-9)
@@ -41,6 +42,10 @@ _NODES = 200
 Verdict = Literal["enough", "too few", "undecided"]
 _Plan = tuple[Policy, Phase, object]
 """A policy, its first plan, and what the plans of two budgets have in common if they are equal."""
+
+
+class SearchError(ValueError):
+    """No value in the range of a search is enough."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,10 @@ def smallest_budget(
     Raises
     ------
     TypeError, ValueError
-        If an argument is of a wrong kind or out of range, or `largest` is not enough; then the
-        policy's own exception is the cause if it refused that budget.
+        If an argument is of a wrong kind or out of range.
+    SearchError
+        If `largest` is not enough, a `ValueError` too; the policy's own exception is the cause if
+        it refused that budget.
 
     Notes
     -----
@@ -136,32 +143,132 @@ def smallest_budget(
     relative standard error that `trials` leave in the target, since most of them between
     `too_small` and `budget` stay undecided anyway.
     """
-    if not callable(make_policy):
-        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
-    _check.kind(instance, "instance", Instance)
-    _check.proportion(error, "error")
-    within = _check.non_negative(within, "within")
-    risk = 1 - _check.proportion(confidence, "confidence")
+    within, risk, trials = _checked(make_policy, instance, error, within, confidence, trials)
     largest = _check.whole(largest, "largest")
-    trials = _check.trials(trials)
     _check.flag(progress, "progress")
     from tqdm import tqdm
 
     with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
         seeds = _check.seed_sequence(seed)
         judge = _Judge(make_policy, instance, error, within, risk, trials, seeds, bar)
-        enough = judge.enough(largest)
+        if (enough := judge.enough(largest)) is None:
+            raise SearchError(
+                f"largest must be a budget with error probability at most {error:.10g}, got "
+                f"{largest}"
+            ) from judge.refusal
         known = judge.exact(enough) is not None
         if known:
             enough = judge.least(enough)
-        too_small = enough - 1
-        if enough in judge.simulated or judge(too_small) != "too few":
-            few = (budget for budget, verdict in judge.verdicts.items() if verdict == "too few")
-            low = max(budget for budget in few if budget < enough)
-            too_small, _ = judge.halved(low, enough, {"enough", "undecided"})
+        too_small = judge.too_small(enough)
     decisive = range(1, enough + 1) if known else (too_small, enough)
     simulated = any(budget in decisive for budget in judge.simulated)
     return SmallestBudget(enough, too_small, confidence if simulated else 1.0)
+
+
+def _checked(
+    make_policy: object,
+    instance: Instance,
+    error: float,
+    within: float,
+    confidence: float,
+    trials: int,
+) -> tuple[float, float, int]:
+    """Return `within`, the risk of all looks together, and `trials`."""
+    if not callable(make_policy):
+        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
+    _check.kind(instance, "instance", Instance)
+    _check.proportion(error, "error")
+    within = _check.non_negative(within, "within")
+    return within, 1 - _check.proportion(confidence, "confidence"), _check.trials(trials)
+
+
+@dataclass(frozen=True)
+class SmallestEpsilon:
+    """An epsilon at which a policy errs rarely enough, and a smaller one at which it does not.
+
+    Attributes
+    ----------
+    epsilon : float
+        The policy's error probability is at most the target here.
+    too_small : float
+        The largest epsilon below that was found not to be enough; 0 if none was found.
+    confidence : float
+        Probability that these statements hold: 1 if no simulation was needed, else what was asked
+        for.
+    """
+
+    epsilon: float
+    too_small: float
+    confidence: float
+
+
+def smallest_epsilon(
+    make_policy: Callable[[float], Policy],
+    instance: Instance,
+    *,
+    error: float = 0.05,
+    within: float = 0.0,
+    largest: float = 1e6,
+    confidence: float = 0.99,
+    trials: int = 100_000,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> SmallestEpsilon:
+    """Find how private a policy can be with an error probability of at most `error`.
+
+    Parameters
+    ----------
+    make_policy : callable
+        `make_policy(epsilon)` returns the policy at that epsilon, for instance with a budget that
+        is fixed. It raises `ValueError` if that epsilon is too small for it.
+    instance : Instance
+        Where rewards come from.
+    error, within, confidence, trials, seed, progress
+        As in `smallest_budget`.
+    largest : float, default 10**6
+        Where the search ends.
+
+    Returns
+    -------
+    SmallestEpsilon
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of a wrong kind or out of range.
+    SearchError
+        If `largest` is not enough, a `ValueError` too: the budget is too small.
+
+    Notes
+    -----
+    The search of `smallest_budget`, over epsilons from 1e-6 on in steps of 0.1 %. As with budgets,
+    success need not rise with epsilon: a policy may plan otherwise, and noise can break ties of
+    sums to its advantage. So an epsilon below `too_small`, at which nobody looked, may be enough
+    too; at `epsilon` and at `too_small`, the answer is what it says.
+    """
+    largest = _check.number(largest, "largest", f"[{_LEAST_EPSILON}, 1e300]")
+    within, risk, trials = _checked(make_policy, instance, error, within, confidence, trials)
+    _check.flag(progress, "progress")
+    from tqdm import tqdm
+
+    def at(step: int) -> float:
+        return min(_LEAST_EPSILON * math.exp(_STEP * (step - 1)), largest)
+
+    with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
+        seeds = _check.seed_sequence(seed)
+        judge = _Judge(
+            lambda step: make_policy(at(step)), instance, error, within, risk, trials, seeds, bar
+        )
+        judge.coarse = lambda _: judge.grain / _STEP
+        last = math.ceil(math.log(largest / _LEAST_EPSILON) / _STEP) + 1
+        if (enough := judge.enough(last)) is None:
+            raise SearchError(
+                f"largest must be an epsilon with error probability at most {error:.10g}, got "
+                f"{largest:g}: a larger budget is needed"
+            ) from judge.refusal
+        few = judge.too_small(enough)
+    simulated = bool(judge.simulated & {enough, few})
+    return SmallestEpsilon(at(enough), at(few) if few else 0.0, confidence if simulated else 1.0)
 
 
 class _Planned:
@@ -176,7 +283,7 @@ class _Planned:
 
 @dataclass
 class _Judge:
-    """Decides, and remembers, whether budgets are enough."""
+    """Decides, and remembers, whether budgets are enough, or other parameters from 1 on."""
 
     make_policy: Callable[[int], Policy]
     instance: Instance
@@ -191,6 +298,7 @@ class _Judge:
         self.looks = 0
         # Half of the relative standard error of the error probability.
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
+        self.coarse: Callable[[int], float] = lambda high: high * self.grain
         self.bounds_tell = True
         self.simulated: set[int] = set()
         self.refusal: ValueError | None = None
@@ -203,24 +311,29 @@ class _Judge:
             self.verdicts[budget] = self._decide(budget)
         return self.verdicts[budget]
 
-    def enough(self, largest: int) -> int:
-        """Return a budget that is enough, by raising it and halving the last interval."""
+    def enough(self, largest: int) -> int | None:
+        """Return a budget that is enough, by raising it and halving the last interval, if any."""
         low, high = 0, 1
         while self(high) != "enough":
             if high == largest:
-                raise ValueError(
-                    f"largest must be a budget with error probability at most {self.target}, "
-                    f"got {largest}"
-                ) from self.refusal
+                return None
             low, high = high, min(_GROWTH * high, largest)
         return self.halved(low, high, {"enough"})[1]
+
+    def too_small(self, enough: int) -> int:
+        """Return the largest budget below one that is enough that is found to be too small."""
+        if enough not in self.simulated and self(enough - 1) == "too few":
+            return enough - 1
+        few = (budget for budget, verdict in self.verdicts.items() if verdict == "too few")
+        low = max(budget for budget in few if budget < enough)
+        return self.halved(low, enough, {"enough", "undecided"})[0]
 
     def halved(self, low: int, high: int, above: set[Verdict]) -> tuple[int, int]:
         """Return two budgets of low..high, next to each other, the upper one with such a verdict.
 
         Where simulations decide, they need not be neighbours.
         """
-        while high - low > max(1, high * self.grain if self.simulated & {low, high} else 1):
+        while high - low > max(1, self.coarse(high) if self.simulated & {low, high} else 1):
             middle = (low + high) // 2
             low, high = (low, middle) if self(middle) in above else (middle, high)
         return low, high

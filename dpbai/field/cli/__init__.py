@@ -8,11 +8,13 @@ the machine failed on the way (a full disk, a search that found nothing).
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import current_thread, main_thread
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
 from dpbai.field.cli.commands import function, parser
@@ -30,10 +32,17 @@ _WRONG_PATH = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     prepare()
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        return _failed("interrupted", INTERRUPTED)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     given = parser().parse_args(argv)
-    from dpbai.field.session import (
-        SessionError,  # all that computes comes after help has been given
-    )
+    # All that computes comes after help has been given.
+    from dpbai.beyond.planning import SearchError
+    from dpbai.field.session import SessionError
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -41,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
+            if given.command in _TAKING and current_thread() is main_thread():
+                # What was saved before Ctrl-C is worth a word: see below.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             _run(given)
             if sys.stdout and not sys.stdout.closed:
                 sys.stdout.flush()
@@ -49,9 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             hint = "; `dpbai status` shows what has come in" if given.command in _TAKING else ""
             return _failed(f"interrupted{hint}", INTERRUPTED)
+        except SearchError as error:
+            return _failed(error, FAILED)
+        except MemoryError as error:
+            return _failed(f"not enough memory: try fewer arms or trials. {error}", FAILED)
         except (ValueError, TypeError, ImportError, SessionError, *_WRONG_PATH) as error:
             return _failed(error, WRONG)
-        except (OSError, RuntimeError, MemoryError) as error:
+        except (OSError, RuntimeError) as error:
             return _failed(error, FAILED)
         finally:
             finish()
@@ -87,7 +103,7 @@ def _run(given: argparse.Namespace) -> None:
 def _failed(reason: object, code: int) -> int:
     if isinstance(reason, OSError) and reason.filename is not None:
         reason = f"{reason.filename}: {reason.strerror}"
-    complain(str(reason))
+    complain(str(reason) or type(reason).__name__)
     return code
 
 

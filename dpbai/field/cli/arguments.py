@@ -132,6 +132,8 @@ def written(text: str) -> str:
     path: str = by_rule(str, "path", "the file")(text)
     if not (folder := Path(path).parent).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
+    if not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written: permission denied")
     return path
 
 
@@ -192,10 +194,13 @@ COMPARED = [
     option("--policies", f"some of {', '.join(POLICIES)} (default: {DEFAULT} dp-bai)", nargs="+",
            choices=POLICIES, default=[DEFAULT, "dp-bai"], metavar="NAME"),
     _DELTA,
-    option("--epsilons", "privacy parameters; smaller is more private", "--epsilon", nargs="+",
-           type=_EPSILON, required=True, metavar="E"),
 ]
-BUDGETS = option("--budgets", "pulls", nargs="+", type=_BUDGET, required=True, metavar="T")
+EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "--epsilon",
+                  nargs="+", type=_EPSILON, required=True, metavar="E")
+BUDGETS = option("--budgets", "pulls", "--budget", nargs="+", type=_BUDGET, required=True,
+                 metavar="T")
+SUCCESS = option("--success", "wanted (default 0.95)", default=0.95,
+                 type=by_rule(float, "proportion", "success"))
 WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
                 "(default 0)", type=by_rule(float, "non_negative", "within"), default=0.0,
                 metavar="X")

@@ -21,6 +21,7 @@ PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noi
 BUDGET_COLUMNS = [
     "policy", "epsilon", "odds", "budget", "too_small", "confidence", "price", "loss",
 ]  # fmt: skip
+EPSILON_COLUMNS = ["policy", "budget", "epsilon", "odds", "too_small", "confidence"]
 _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
@@ -130,7 +131,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (
         "study",
         "compare policies over budgets and epsilons, by simulation",
-        *_COMPARISON, arguments.BUDGETS, *arguments.SUPPOSED,
+        *_COMPARISON, arguments.EPSILONS, arguments.BUDGETS, *arguments.SUPPOSED,
         trials(1000, "simulated runs in each cell"), arguments.SEED,
         option("--jobs", "processes (default 1)", type=by_rule(int, "whole", "jobs"), default=1,
                metavar="N"),
@@ -148,10 +149,18 @@ COMMANDS: list[tuple[Any, ...]] = [
         "known not to do. price: times the budget without privacy. loss: mean loss of the answer "
         "at that budget.",
         *_COMPARISON,
-        option("--success", "wanted (default 0.95)", type=by_rule(float, "proportion", "success"),
-               default=0.95),
+        arguments.EPSILONS, arguments.SUCCESS,
         *arguments.SUPPOSED, trials(5000, "the most simulated runs for one budget"),
         arguments.SEED, output(*BUDGET_COLUMNS), arguments.FIGURE,
+    ),
+    (
+        "epsilon",
+        "find how private a run with a given budget can be, for a wanted success",
+        "A row for each budget: the least epsilon that was found to be enough, in steps of 0.1 % "
+        "where probabilities are exact. too_small: known not to be enough.",
+        *_COMPARISON, arguments.BUDGETS, arguments.SUCCESS, *arguments.SUPPOSED,
+        trials(5000, "the most simulated runs for one epsilon"), arguments.SEED,
+        output(*EPSILON_COLUMNS),
     ),
 ]
 # fmt: on
@@ -190,13 +199,14 @@ def parser() -> argparse.ArgumentParser:
 
 def function(command: str) -> Callable[[argparse.Namespace], Table | None]:
     """Return the function that does a command, and returns the table that it makes, if any."""
-    if command in ("simulate", "study", "budget"):
+    if command in ("simulate", "study", "budget", "epsilon"):
         from dpbai.field.cli import experiments
 
         return {
             "simulate": experiments.simulated,
             "study": experiments.studied,
             "budget": experiments.budgeted,
+            "epsilon": experiments.private,
         }[command]
     from dpbai.field.cli import run
 

@@ -1,17 +1,19 @@
-"""The commands that run policies on supposed means: simulate, study, budget; and plan's --gap."""
+"""The commands that suppose means: simulate, study, budget, epsilon; and --gap of plan."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext, suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from functools import partial
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,10 @@ from tqdm import tqdm
 
 from dpbai._check import FloatArray
 from dpbai.beyond import gaps
-from dpbai.beyond.planning import smallest_budget
+from dpbai.beyond.planning import SearchError, smallest_budget, smallest_epsilon
 from dpbai.exact import NotExactError, exact_success
 from dpbai.field.cli import arguments, tables
-from dpbai.field.cli.commands import BUDGET_COLUMNS
+from dpbai.field.cli.commands import BUDGET_COLUMNS, EPSILON_COLUMNS
 from dpbai.field.cli.sheets import nearest, quoted
 from dpbai.field.cli.tables import Table, say
 from dpbai.field.session.rewards import Range
@@ -34,6 +36,7 @@ from dpbai.study import study, takes_epsilon
 _MOST_ARMS = 40
 _MOST_TOLD = 12
 _LOSS_TRIALS = 1000
+_MOST_PULLS = 10**9  # the default of the search
 _LARGEST_EXPONENT = 700.0
 _BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
 _STUDY_SHOWN = [
@@ -158,9 +161,11 @@ def studied(given: argparse.Namespace) -> Table:
     labels, features, *_ = tables.read_arms(given)
     scale = given.reward_range
     makers = {name: arguments.maker(name, given.delta) for name in given.policies}
-    spawn = partial(ProcessPoolExecutor, given.jobs, mp_context=get_context("spawn"))
-    pool: Any = spawn() if given.jobs > 1 else nullcontext()
-    with pool as executor:
+    if given.figure and arguments.NOT_PRIVATE in given.policies and len(makers) == 1:
+        raise ValueError(f"--figure needs a policy beside {given.policies[0]} that has an epsilon")
+    if given.figure and given.along == "epsilon" and math.inf in given.epsilons:
+        raise ValueError("--along epsilon needs finite --epsilons, to draw them on a log axis")
+    with _workers(given.jobs) as executor:
         frame = study(
             {arguments.POLICIES[name][0]: maker for name, maker in makers.items()},
             _instance(given, labels, features),
@@ -182,17 +187,42 @@ def studied(given: argparse.Namespace) -> Table:
     )
 
 
+@contextmanager
+def _workers(jobs: int) -> Iterator[Executor | None]:
+    """Open so many processes, or none for one; what interrupts this one ends them at once."""
+    if jobs == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    ours = threading.current_thread() is threading.main_thread()  # others set no handlers
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        # Ctrl-C is for this process, which ends the others: they inherit that they ignore it.
+        if ours:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for _ in range(jobs):
+            pool.submit(int)
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown()
+        if ours:
+            signal.signal(signal.SIGINT, handler)
+
+
 def budgeted(given: argparse.Namespace) -> Table:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features, *_ = tables.read_arms(given)
     makers = {name: arguments.maker(name, given.delta) for name in given.policies}
     instance, scale = _instance(given, labels, features), given.reward_range
     epsilons = sorted({*given.epsilons} - {math.inf})
-    lead = scale.width * min(instance.gaps[instance.gaps > 0], default=0.0)
-    right = f"{_best_of(labels, instance)} (ahead by {lead:.4g})"
-    if given.within:
-        right = f"at most {given.within:g} below {_best_of(labels, instance)}"
-    say(f"Least budget for an answer that is {right} with probability {given.success:g}:")
+    say(f"Least budget for {_right(given, labels, instance)}:")
     print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
     rows: list[tuple[Any, ...]] = []
     for name, maker in makers.items():
@@ -200,18 +230,17 @@ def budgeted(given: argparse.Namespace) -> Table:
         for epsilon in (math.inf, *epsilons[::-1]) if takes_epsilon(maker) else (math.nan,):
             options = {} if math.isnan(epsilon) else {"epsilon": epsilon}
             make = partial(_made, partial(maker, features, **options))
-            found = smallest_budget(
-                make,
-                instance,
-                error=1 - given.success,
-                within=given.within / scale.width,
-                trials=given.trials,
-                seed=given.seed,
-                progress=sys.stderr.isatty(),
-            )
+            try:
+                found = smallest_budget(make, instance, **_wanted(given))
+            except SearchError as error:
+                at = f" at epsilon = {epsilon:g}" if options else ""
+                raise SearchError(
+                    f"no budget up to {_MOST_PULLS:g} is enough for {name}{at}: ask for less by "
+                    "--success or --within, or for a larger epsilon"
+                ) from error
             free = free or found
             result = simulate(make(found.budget), instance, trials=_LOSS_TRIALS, seed=given.seed)
-            odds = math.inf if epsilon > _LARGEST_EXPONENT else math.exp(epsilon)
+            odds = _odds(epsilon)
             price, loss = found.budget / free.budget, result.regret * scale.width
             rows.append((name, epsilon, odds, *astuple(found), price, loss))
             # Two searches by simulation leave a range.
@@ -229,12 +258,72 @@ def budgeted(given: argparse.Namespace) -> Table:
     if cheapest:
         say(f"Cheapest: {', '.join(cheapest)}.")
     if any(row[1] == row[1] for row in rows):
-        print()
-        say(_MEANING)
-        for epsilon in epsilons:
-            print(f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:g}")
-        print("If one person gives several rewards, multiply epsilon by their number.")
+        _show_meaning(epsilons)
     return Table(BUDGET_COLUMNS, rows, partial(_drawn_budgets, rows))
+
+
+def private(given: argparse.Namespace) -> Table:
+    """Find the least epsilon for a wanted success, at each budget."""
+    labels, features, *_ = tables.read_arms(given)
+    if arguments.NOT_PRIVATE in given.policies:
+        raise ValueError(f"--policies must be private, and {arguments.NOT_PRIVATE} is not")
+    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    instance = _instance(given, labels, features)
+    say(f"Least epsilon for {_right(given, labels, instance)}:")
+    rows: list[tuple[Any, ...]] = []
+    for budget in sorted(set(given.budgets)):
+        for name, maker in makers.items():
+            make = partial(_at_epsilon, partial(maker, features, budget=budget))
+            try:
+                found = smallest_epsilon(make, instance, **_wanted(given))
+            except SearchError as error:
+                raise SearchError(
+                    f"{budget} pulls are not enough for {name} at any epsilon: give a larger "
+                    "--budget, or ask for less by --success or --within"
+                ) from error
+            odds = _odds(found.epsilon)
+            rows.append((name, budget, found.epsilon, odds, found.too_small, found.confidence))
+    table = Table(EPSILON_COLUMNS, rows)
+    tables.show(table)
+    _show_meaning([row[2] for row in rows])
+    return table
+
+
+def _at_epsilon(make: Callable[..., Policy], epsilon: float) -> Policy:
+    return make(epsilon=epsilon)
+
+
+def _right(given: argparse.Namespace, labels: Sequence[str], instance: Instance) -> str:
+    """Return what counts as a right answer, and how often it is wanted."""
+    lead = given.reward_range.width * min(instance.gaps[instance.gaps > 0], default=0.0)
+    right = f"{_best_of(labels, instance)} (ahead by {lead:.4g})"
+    if given.within:
+        right = f"at most {given.within:g} below {_best_of(labels, instance)}"
+    return f"an answer that is {right} with probability {given.success:g}"
+
+
+def _wanted(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a search."""
+    return {
+        "error": 1 - given.success,
+        "within": given.within / given.reward_range.width,
+        "trials": given.trials,
+        "seed": given.seed,
+        "progress": sys.stderr.isatty(),
+    }
+
+
+def _odds(epsilon: float) -> float:
+    return math.inf if epsilon > _LARGEST_EXPONENT else math.exp(epsilon)
+
+
+def _show_meaning(epsilons: Iterable[float]) -> None:
+    """Explain epsilons."""
+    print()
+    say(_MEANING)
+    for epsilon in sorted(set(epsilons)):
+        print(f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}")
+    print("If one person gives several rewards, multiply epsilon by their number.")
 
 
 def _simulated(policy: Policy, instance: Instance, given: argparse.Namespace) -> Simulation:

@@ -20,8 +20,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from dpbai import _check
+from dpbai._describe import UNSEEN, visible
 from dpbai.field.cli.arguments import STANDARD_INPUT
-from dpbai.field.session.records import UNSEEN
 
 SEPARATORS = ",;\t|"
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
@@ -204,7 +204,7 @@ def nearest(text: str, names: Iterable[str]) -> str:
 
 def quoted(name: object) -> str:
     """Return a name as a list tells it: not too long, in quotes if it would not be seen as one."""
-    text = UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(str(name).split()))
+    text = visible(str(name))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."
     return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(',;"') else text

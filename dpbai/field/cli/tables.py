@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ from typing import Any, Literal, NamedTuple, TextIO
 import numpy as np
 
 from dpbai._check import FloatArray
-from dpbai._describe import plain
 from dpbai.field.cli.arguments import BASELINE
 from dpbai.field.cli.sheets import Sheet, nearest, quoted
 from dpbai.field.session.records import Label
@@ -218,12 +218,22 @@ def say(text: str, hang: str = "") -> None:
 
 def records(table: Table) -> list[dict[str, Any]]:
     """Return the rows of a table for JSON."""
-    return [plain(dict(zip(table.columns, row, strict=True))) for row in table.rows]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def show_json(value: Any) -> None:
-    """Print one line of JSON, at once."""
-    print(json.dumps(plain(value)), flush=True)
+    """Print one line of JSON, at once; of what it has no numbers for, inf is "inf", NaN null."""
+    print(json.dumps(_finite(value), allow_nan=False), flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def _cell(value: object, number: Callable[[float], str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
@@ -51,6 +52,7 @@ WIDTH = 5.8
 
 _MOST_POINTS = 20_000
 _LONG_AXIS = 1e4  # a log axis that grows more than so many times has ticks at powers only
+_DIGITS = 8  # of the name of a figure: among a thousand, two are alike with probability 1e-4
 _UNDATED = {"Date": None, "Creator": None}
 _STYLE: Any = {
     "figure.dpi": 120,
@@ -113,7 +115,9 @@ def _slim(text: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = text.replace("xlink:href", "href").replace('<g id="', '<g data-id="')
     used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([\w-]+)', text))
-    short = {name: f"{number:x}" for number, name in enumerate(used)}
+    # Figures of one page share a space of names: each has its own, the same at each run.
+    own = "p" + hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    short = {name: f"{own}-{number:x}" for number, name in enumerate(used)}
     text = re.sub(r' data-id="[^"]*"', "", text)
     text = re.sub(r'(?<=[ #"(])[\w-]+(?=[")])', lambda name: short.get(name[0], name[0]), text)
     text = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, text)

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from dpbai._check import FloatArray
+from dpbai._describe import visible
 from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 from dpbai.phase import Phase
 
@@ -105,6 +106,7 @@ def _shown(session: Session) -> list[Label]:
 
 
 def _short(text: str) -> str:
+    text = visible(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from dpbai import _check
+from dpbai._describe import visible
 from dpbai.field.figures.canvas import POLICIES, SERIES, Picture, panels_in_a_grid
+from dpbai.simulate import binomial_interval
 
 
 def success_curves(
@@ -28,12 +31,15 @@ def success_curves(
     Returns
     -------
     Picture
-        A policy without epsilon appears in every panel; along epsilon it is a level line.
+        A policy without epsilon appears in every panel; along epsilon it is a level line. Rows of
+        one policy, budget and epsilon, such as those of several seeds, are one point, with the rate
+        of all their trials and its 95% Wilson interval.
 
     Raises
     ------
     ValueError
-        If `along` is neither, or `table` has no row with an epsilon.
+        If `along` is neither, or `table` has no row with an epsilon, or along epsilon with an
+        infinite one.
     """
     _check.choice(along, "along", ("budget", "epsilon"))
     across = "epsilon" if along == "budget" else "budget"
@@ -41,6 +47,9 @@ def success_curves(
     values = sorted(private[across].unique())
     if not values:
         raise ValueError("table must have rows with an epsilon, got none")
+    if along == "epsilon" and np.isinf(private["epsilon"]).any():
+        raise ValueError("table must have finite epsilons where they are the horizontal axis")
+    table = _pooled(table)
     xlabel = "budget $T$ (pulls)" if along == "budget" else r"privacy parameter $\varepsilon$ (log)"
     with panels_in_a_grid(len(values), columns, xlabel, "success rate (0 to 1)") as (
         figure,
@@ -49,12 +58,26 @@ def success_curves(
         for panel, value in zip(panels, values, strict=True):
             for name, group in table.groupby("policy", sort=False):
                 here = group[(group[across] == value) | group[across].isna()]
-                _curve(panel, here.sort_values(along), along, str(name))
+                _curve(panel, here.sort_values(along), along, visible(str(name)))
             sign = r"\varepsilon" if across == "epsilon" else "T"
             panel.set(title=f"${sign} = {value:g}$", ylim=(0, 1.02))
             if along == "epsilon":
                 panel.set_xscale("log")
     return figure
+
+
+def _pooled(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each policy, budget and epsilon."""
+    keys = ["policy", "budget", "epsilon"]
+    rows = []
+    for _, group in table.groupby(keys, sort=False, dropna=False):
+        row = group.iloc[0].copy()
+        if len(group) > 1:
+            successes, trials = int(group["successes"].sum()), int(group["trials"].sum())
+            row["success_rate"] = successes / trials
+            row["low"], row["high"] = binomial_interval(successes, trials, 0.025, "wilson")
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from dpbai import _check
+from dpbai._describe import UNSEEN
 
 
 class SessionError(RuntimeError):
@@ -35,9 +35,6 @@ class SessionConflictError(SessionError):
 
 Label = int | str
 """What an arm is called."""
-
-UNSEEN = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, ends of lines, changes of direction, halves of characters, what XML lacks."""
 
 
 def named(label: Any) -> Label | None:
