@@ -19,7 +19,7 @@ class Hardness:
     Attributes
     ----------
     bai : float
-        H_BAI = max i / Delta_(i)^2 over 2 <= i <= min(d^2, K).
+        H_BAI = max i / Delta_(i)^2 over 2 <= i <= min(d^2, K); infinity beyond the doubles.
     pri : float
         H_pri = max i / (epsilon Delta_(i)) over the same i; 0 when epsilon is infinite.
     gaps : ndarray of shape (K,)
@@ -75,7 +75,9 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
     gaps.setflags(write=False)
     indices = np.arange(2, min(instance.dimension**2, instance.arms) + 1)
     eligible = gaps[1 : indices[-1]]
-    bai, pri = indices / eligible**2, indices / eligible
+    with np.errstate(over="ignore"):  # beyond the doubles it is infinity
+        pri = indices / eligible
+        bai = pri / eligible
     return Hardness(
         bai=float(bai.max()),
         pri=0.0 if math.isinf(epsilon) else float(pri.max()) / epsilon,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from scipy import optimize
 
 from dpbai import _check
+from dpbai.noise import exp_bound
 from dpbai.schedule import Schedule, ceil_div
 
 LEMMA_CONSTANT = 16
@@ -78,7 +79,7 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
 
 
 def _two_tails(rewards: float, noise: float) -> float:
-    return 2 * math.exp(-rewards / LEMMA_CONSTANT) + 2 * math.exp(-noise / LEMMA_CONSTANT)
+    return 2 * exp_bound(-rewards / LEMMA_CONSTANT) + 2 * exp_bound(-noise / LEMMA_CONSTANT)
 
 
 def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: float) -> float:
@@ -110,7 +111,7 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
     free = 4 * gap / (arms * weight**2)  # where the rewards alone would have it
     most = _check.epsilon(epsilon) / weight
     if math.isinf(most):
-        return math.exp(-pulls * gap * free / 2)
+        return exp_bound(-pulls * gap * free / 2)
 
     def slope(x: float) -> float:
         """Return the slope of the exponent at t = x most, times 1 - x^2: it changes sign once."""
@@ -119,7 +120,7 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
 
     x = optimize.brentq(slope, 0, 1)
     exponent = pulls * x * most * gap * (1 - x * most / free / 2)
-    return math.exp(-exponent - arms * math.log1p(-x * x))
+    return exp_bound(-exponent - arms * math.log1p(-x * x))
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:

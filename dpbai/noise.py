@@ -22,6 +22,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 CALIBRATIONS = ("classic", "analytic")
+_LEAST = math.ulp(0.0)  # positive double
 _BEYOND = 1e150
 _LEAST_RATIO = 1e-155  # of deviation to shift: with less, epsilon exceeds every double
 _LARGEST_RATIO = 2.0**1022
@@ -31,6 +32,11 @@ _SEEN = 1e-7
 _STEEP = 1e9  # a log that is lower says as much, and may be infinite
 _LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # within the exponents of doubles
 _MILLS_SERIES = [(-1) ** k * math.prod(range(1, 2 * k + 2, 2)) for k in range(9)]  # 1, -3, 15, ...
+
+
+def exp_bound(log: float) -> float:
+    """Return exp(log) for an upper bound: the least positive double where it would be told as 0."""
+    return math.exp(log) or (0.0 if log == -math.inf else _LEAST)
 
 
 @runtime_checkable
@@ -129,7 +135,8 @@ class Laplace(_Law):
     def loss(self, shift: ArrayLike) -> float:
         """Return the L1 norm of `shift` divided by the scale: epsilon, with delta = 0."""
         with np.errstate(over="ignore"):
-            return float(np.abs(np.asarray(shift, dtype=float)).sum()) / self.scale
+            length = float(np.abs(np.asarray(shift, dtype=float)).sum())
+        return max(length / self.scale, _LEAST) if length else 0.0
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
         """Return the delta that `epsilon` below the loss of `shift` leaves.
@@ -194,9 +201,14 @@ class Gaussian(_Law):
         return _gaussian_epsilon(self.sigma / length, self.delta) if length else 0.0
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
-        """Return the least delta for which the release is (epsilon, delta)-private, exactly."""
+        """Return the least delta for which the release is (epsilon, delta)-private, exactly.
+
+        Where it is smaller than any positive double, it is rounded up to the least of them.
+        """
         length = _length(shift)
-        return math.exp(gaussian_log_delta(epsilon, self.sigma / length)) if length else 0.0
+        if not length or epsilon == math.inf:
+            return 0.0
+        return math.exp(gaussian_log_delta(epsilon, self.sigma / length)) or _LEAST
 
     def log_density(self, x: ArrayLike) -> FloatArray:
         """Return -(x/sigma)^2 / 2 - log(sigma sqrt(2 pi))."""

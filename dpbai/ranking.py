@@ -1,12 +1,15 @@
 """Who survives a phase: the arms with the largest estimates, and what happens to ties.
 
-Estimates are `decoder @ released`. Two of them tie if they are equal to within rounding: if they
-differ by at most `ROUNDING` times the sizes that went into them. These are, for one estimate, the
-sum of `abs(decoder[i, j])` times `abs(released[j])` and the largest size of the statistic j (for
-rewards of 1), so that neither the units of the features nor those of an arm matter. The rule reads
-nothing but the plan and its release, so it costs no privacy. Arms above all ties for the last place
-survive, and those that tie for the places left get them at random, all with the same chance: so
-to relabel the arms is to relabel the law of the survivors.
+Estimates are `decoder @ released`. Arms whose rows of the decoder are `alike`, equal to within
+rounding, always tie. Two others tie if the lead of one over the other, the difference of their rows
+times what is released, is 0 to within rounding: at most `ROUNDING` times the sizes that went into
+it. These are the sum of the difference's `abs(row[j])` times `abs(released[j])` and the largest
+size of the statistic j (for rewards of 1), so that neither the units of the features nor those of
+an arm matter, nor how near to each other two rows are. The exact probabilities go by the same rule:
+they take rows that are alike for one, and all other leads for what they are. The rule reads nothing
+but the plan and its release, so it costs no privacy. Arms above all ties for the last place
+survive, and those that tie for the places left get them at random, all with the same chance: so to
+relabel the arms is to relabel the law of the survivors.
 
 With one survivor and at most two coordinates only vertices of the convex hull of the decoder's rows
 can have the largest estimate. They alone are compared, unless there may be a tie.
@@ -48,13 +51,22 @@ class Ranking:
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
         """Return who survives for sure, and who ties for the places left: (trials, arms) each."""
-        estimates, sizes = released, ROUNDING * (np.abs(released) + self.reach)
-        if self.decoder is not None:
-            estimates, sizes = released @ self.decoder.T, sizes @ np.abs(self.decoder).T
+        decoder = self.decoder
+        estimates = released if decoder is None else released @ decoder.T
+        sizes = ROUNDING * (np.abs(released) + self.reach)
         last = self.arms - self.keep
-        at = np.argpartition(estimates, last, axis=1)[:, last, None]
-        lead = estimates - np.take_along_axis(estimates, at, axis=1)
-        equal = np.abs(lead) <= sizes + np.take_along_axis(sizes, at, axis=1)
+        at = np.argpartition(estimates, last, axis=1)[:, last]
+        if decoder is None:
+            pairs = [np.take_along_axis(x, at[:, None], axis=1) for x in (released, sizes)]
+            lead = released - pairs[0]
+            equal = np.abs(lead) <= sizes + pairs[1]
+            return (lead > 0) & ~equal, equal
+        lead, equal = np.empty(estimates.shape), np.empty(estimates.shape, dtype=np.bool_)
+        for arm in np.unique(at).tolist():
+            rows, differences = at == arm, decoder - decoder[arm]
+            lead[rows] = released[rows] @ differences.T
+            equal[rows] = np.abs(lead[rows]) <= sizes[rows] @ np.abs(differences).T
+            equal[np.ix_(rows, alike(decoder, arm))] = True
         return (lead > 0) & ~equal, equal
 
     def survivors(

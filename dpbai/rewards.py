@@ -29,15 +29,14 @@ from dpbai._check import FloatArray
 _BITS = 53
 _DIRECT_BELOW = 600
 _BLOCK = 2**16  # half a megabyte, which stays in the cache
-_MOST_DRAWN = 10**10  # minutes for one sum
+_MOST_DRAWN = 10**9
 
 
 @runtime_checkable
 class RewardLaw(Protocol):
     """What an engine needs to know of the rewards of one arm.
 
-    Exact probabilities also need `characteristic_function(t)`, which returns E exp(i t X) for an
-    array of real or complex `t`.
+    Exact probabilities are known for the means of `Uniform`, `Bernoulli` and `Empirical` rewards.
     """
 
     @property
@@ -176,8 +175,8 @@ class Beta(_Law):
 
     Notes
     -----
-    The sum of n rewards has no closed form; drawing it costs n variates, and is refused beyond
-    10^10.
+    The sum of n rewards has no closed form; drawing it costs n variates. More than 10^9 variates at
+    once, a minute's work, are refused.
     """
 
     mean: float
@@ -192,7 +191,12 @@ class Beta(_Law):
         return self.mean * self.concentration, (1 - self.mean) * self.concentration
 
     def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        pulls = _check.whole(pulls, "pulls", most=_MOST_DRAWN)
+        if pulls * size > _MOST_DRAWN:
+            raise ValueError(
+                f"rewards must not be Beta for {size} sums of {pulls} rewards: they are drawn one "
+                f"by one, and more than {_MOST_DRAWN:.0e} take minutes; take fewer trials, a "
+                "smaller budget, or a law whose sums are drawn at once, such as Uniform"
+            )
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
 
 

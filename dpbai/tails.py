@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
+from dpbai.noise import exp_bound
 
 
 def hoeffding(deviation: float, ranges: ArrayLike) -> float:
@@ -39,7 +40,7 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
         raise ValueError("ranges must be at least 0")
     spread = math.hypot(*widths)  # whose squares may be too large or too small for a double
     ratio = deviation / spread if spread and math.isfinite(deviation) else math.inf
-    return math.exp(-2 * ratio * ratio)
+    return exp_bound(-2 * ratio * ratio)
 
 
 def hoeffding_two_sided(deviation: float, ranges: ArrayLike) -> float:
@@ -102,8 +103,8 @@ class SubExponential:
         deviation = _check.non_negative(deviation, "deviation")
         if deviation <= self.linear_from:
             ratio = deviation / self.tau
-            return math.exp(-ratio * ratio / 2)
-        return math.exp(-deviation / (2 * self.b))
+            return exp_bound(-ratio * ratio / 2)
+        return exp_bound(-deviation / self.b / 2)
 
 
 def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
@@ -136,5 +137,7 @@ def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Fl
     """
     x = np.maximum(np.asarray(deviation, dtype=np.float64), 0)
     spread = 2 * (np.asarray(variance) + np.asarray(scale) * x)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.exp(-np.where(x > 0, x**2 / spread, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
+    # As `exp_bound`: 0 is for what cannot happen.
+    return np.where((x < np.inf) & (spread > 0), np.maximum(bound, math.ulp(0.0)), bound)

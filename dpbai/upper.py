@@ -33,7 +33,7 @@ from dpbai.lemmas import (
     suboptimal_arm,
     suboptimal_arm_gauss,
 )
-from dpbai.noise import Gaussian, Laplace, NoNoise
+from dpbai.noise import Gaussian, Laplace, NoNoise, exp_bound
 from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
 from dpbai.policies import DPBAI, DPBAIGauss, DPHalving
@@ -134,7 +134,7 @@ def upper_bound(policy: Policy, instance: Instance) -> float:
         return path_bound(policy, instance)
     hard = _checked_hardness(policy, instance)
     schedule = policy.schedule
-    return math.exp(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
+    return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
             spread = 2 * rank * _DESIGN
             exponents.append(pulls * min(gap * gap, policy.epsilon * gap / 4) / spread)
             sums = 0 if math.isinf(policy.epsilon) else min(size, rank * (rank + 1) // 2)
-            value += (size - keep) * (4 / 3) ** sums * math.exp(-exponents[-1])
+            value += (size - keep) * (4 / 3) ** sums * exp_bound(-exponents[-1])
     return HalvingBound(value, min(exponents))
 
 
@@ -237,7 +237,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
             steps.append(Step(f"linear branch of the noise's tail in phase {phase.phase}", least))
     # From there on exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H)).
     product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
-    least = math.ceil(product * schedule.M * hard.total * math.log(prefactor))
+    least = _whole(product * schedule.M * hard.total * math.log(prefactor))
     theorem = Step("65 for 64 absorbs the prefactor", least) if sigma is None else None
     return ExplicitBound(
         value=prefactor * _decay(schedule, hard, sigma),
@@ -297,11 +297,11 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
     """Return what multiplies the prefactor of the finite form."""
     scaled = schedule.usable_budget / (FINITE_CONSTANT * schedule.M)
     if sigma is None:
-        return math.exp(-scaled / hard.total)
+        return exp_bound(-scaled / hard.total)
     # H_pri sqrt(L), with L = (epsilon sigma)^2 / 2, is H_pri epsilon times sigma / sqrt(2).
     spread = hard.pri_index / hard.gap(hard.pri_index) * sigma / math.sqrt(2)
     ratio = scaled / spread if spread else math.inf
-    return math.exp(-scaled / hard.bai) + math.exp(-ratio * ratio)
+    return exp_bound(-scaled / hard.bai) + exp_bound(-ratio * ratio)
 
 
 def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
@@ -329,7 +329,7 @@ def _sharper(schedule: Schedule, hard: Hardness) -> Step:
     d, constant = schedule.dimension, TOGETHER_CONSTANT
     prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
     least = constant * (constant + 1) * schedule.M * hard.total * prefactor
-    return Step("17 for 16 absorbs the prefactor", math.ceil(least))
+    return Step("17 for 16 absorbs the prefactor", _whole(least))
 
 
 def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> float:
@@ -417,9 +417,14 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
     return bernstein(lead, variance, scale)
 
 
-def _reaches(schedule: Schedule, pulled: int, pulls: float) -> int:
+def _reaches(schedule: Schedule, pulled: int, pulls: float) -> float:
     """Return the least T' with ceil(T' / (M pulled)) >= pulls, up to rounding in `pulls`."""
-    return schedule.M * pulled * max(0, math.ceil(pulls * (1 - _ROUNDING)) - 1) + 1
+    return schedule.M * pulled * max(0, _whole(pulls * (1 - _ROUNDING)) - 1) + 1
+
+
+def _whole(budget: float) -> float:
+    """Return the least whole number that is no less; infinity, for gaps near 0, stays."""
+    return math.ceil(budget) if math.isfinite(budget) else budget
 
 
 def _plans(

@@ -145,7 +145,7 @@ def test_a_private_name_in_a_drawing_is_found():
     ("room", "line"),
     [
         ("policies", "from dpbai.simulate import simulate"),
-        ("rewards", "from dpbai.exact.transforms import beta_log_mgf"),
+        ("rewards", "from dpbai.exact.terms import discrete_log_mgf"),
         ("plans", "from dpbai import beyond"),
         ("simulate", "import dpbai"),
         ("exact", "import dpbai.audits.audit"),

@@ -203,3 +203,14 @@ def test_an_arm_that_cannot_lead_never_does_and_the_others_do_somewhere() -> Non
 def test_features_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="features must be 2-D"):
         linearity.cannot_lead([1.0, 2.0])
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-160, 1e-10])
+def test_limits_grow_as_the_noise_does_beyond_squares_of_doubles(epsilon: float) -> None:
+    arms = dpbai.synthetic().features
+
+    def limits(level: float) -> FloatArray:
+        phase = dpbai.DPBAI(arms, budget=400, epsilon=level).phase(1, range(30))
+        return linearity.limits(phase, linearity.holdout(range(5), pulls=3, epsilon=level))
+
+    assert limits(epsilon) * epsilon == pytest.approx(limits(1e-9) * 1e-9, rel=1e-6)

@@ -163,3 +163,12 @@ def test_characteristic_functions_are_the_integrals_that_define_them(name, t):
     value = NOISES[name].characteristic_function(t)
     assert value == pytest.approx(expected, rel=1e-7, abs=1e-9)
     np.testing.assert_allclose(NOISES[name].characteristic_function([[t, 0]]), [[value, 1]])
+
+
+def test_what_hides_a_shift_hides_it_never_wholly():
+    """The delta and epsilon of a shift are positive, however small: they are rounded up."""
+    assert Gaussian(1.0, 1e-5).delta_at(100.0, [1.0]) > 0
+    assert Gaussian(1e-5, 1e-5).delta_at(1e300, [1e-5]) > 0
+    assert Laplace(1e308).loss([1e-20]) > 0
+    for noise in (Gaussian(1.0, 1e-5), Laplace(1.0)):
+        assert noise.delta_at(math.inf, [1.0]) == noise.loss([0.0]) == 0

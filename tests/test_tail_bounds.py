@@ -154,8 +154,20 @@ def test_tail_bounds_do_not_depend_on_the_unit(unit):
         assert law.tail(deviation * unit) == pytest.approx(own.tail(deviation))
 
 
-def test_tail_bounds_far_out_are_0():
-    for deviation in (1e300, math.inf):
-        assert hoeffding(deviation, [1.0]) == SubExponential(1, 1).tail(deviation) == 0
-    assert suboptimal_arm(1e300, epsilon=1.0, count=5) == 0
-    assert suboptimal_arm_gauss(1e300, sigma=1.0, count=5) == 0
+def test_tail_bounds_far_out_have_no_overflow():
+    assert hoeffding(math.inf, [1.0]) == SubExponential(1, 1).tail(math.inf) == 0
+    assert hoeffding(1e300, [1.0]) < 1e-300
+    assert SubExponential(1, 1).tail(1e300) < 1e-300
+    assert suboptimal_arm(1e300, epsilon=1.0, count=5) < 1e-300
+    assert suboptimal_arm_gauss(1e300, sigma=1.0, count=5) < 1e-300
+
+
+def test_an_upper_bound_is_never_told_as_zero():
+    """Of what can happen at all: below the doubles it is rounded up."""
+    assert SubExponential(1.0, 1.0).tail(1e5) > 0
+    assert SubExponential(1.0, 1e-3).tail(99.0) > 0
+    assert laplace_sum([1.0, -1.0], 1e-300).tail(1.0) > 0
+    assert hoeffding(1e3, [1.0]) > 0
+    assert suboptimal_arm(1.0, epsilon=1.0, count=10**6) > 0
+    assert suboptimal_arm_gauss(1.0, sigma=1e-3, count=10**6) > 0
+    assert hoeffding(math.inf, [1.0]) == hoeffding(1.0, [0.0]) == 0  # it cannot happen

@@ -356,3 +356,23 @@ def test_the_regime_rejects_arguments_out_of_range():
         regime(hard, dimension=2, budget=10, delta=1.0)
     with pytest.raises(ValueError, match=r"^budget must"):
         regime(hard, dimension=2, budget=0, delta=0.1)
+
+
+@pytest.mark.parametrize("budget", [100, 10**9])
+def test_bounds_of_extreme_instances_are_positive_and_have_no_overflow(budget):
+    synthetic = dpbai.synthetic()
+    calm = dpbai.DPBAI(synthetic.features, budget=10**9, epsilon=1e10)
+    assert dpbai.upper_bound(calm, synthetic) > 0
+    explicit = dpbai.explicit_upper_bound(calm, synthetic)
+    assert explicit.value > 0
+    assert explicit.repaired > 0
+    # Gaps whose squares are below the doubles: nothing is known, from no budget on.
+    close = dpbai.Instance(np.eye(2), [1e-200, 0.0])
+    hard = dpbai.hardness(close, epsilon=1.0)
+    assert (hard.bai, hard.pri) == (math.inf, pytest.approx(2e200))
+    policy = dpbai.DPBAI(close.features, budget=budget, epsilon=1.0)
+    assert dpbai.upper_bound(policy, close) == 1.0
+    explicit = dpbai.explicit_upper_bound(policy, close)
+    assert explicit.value == explicit.prefactor
+    assert explicit.theorem.valid_from == math.inf
+    assert explicit.valid_from > 1e200

@@ -18,20 +18,17 @@ TABLE = Path(__file__).parent.parent / "tests" / "reference.json"
 mp.mp.dps = 50
 AGREE = mp.mpf(10) ** -32
 
-Law = tuple  # ("beta", mean, concentration), ("uniform", mean), ("bernoulli", mean)
+Law = tuple  # ("uniform", mean), ("bernoulli", mean)
 Noise = tuple  # ("laplace", scale), ("gaussian", sigma)
 WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
 
 
 def transform(law: Law, w: mp.mpc) -> mp.mpc:
     """Return E exp(w X) of one reward."""
-    kind, mean, *rest = law
-    mean = mp.mpf(mean)
+    kind, mean = law[0], mp.mpf(law[1])
     if kind == "bernoulli":
         return 1 - mean + mean * mp.exp(w)
-    if kind == "uniform":
-        return mp.expm1(2 * mean * w) / (2 * mean * w) if w else mp.mpf(1)
-    return mp.hyp1f1(mean * rest[0], mp.mpf(rest[0]), w)
+    return mp.expm1(2 * mean * w) / (2 * mean * w) if w else mp.mpf(1)
 
 
 def one_arm(law: Law, pulls: int, epsilon: float) -> mp.mpf:
@@ -200,13 +197,6 @@ def cases() -> Iterator[tuple[str, list, float]]:
         (("bernoulli", 1.0), ((10, 30.0), (10**9, 2e-7))),
         (("uniform", 0.5), ((1, 1.0), (5, 50.0), (300, 2.0), (10**9, 4e-7))),
         (("uniform", 0.01), ((50, 10.0), (2000, 20.0))),
-        (("beta", 0.5, 2.0), ((3, 5.0), (200, 3.0), (10**8, 1e-6))),
-        (("beta", 0.6, 30.0), ((4, 10.0), (500, 0.7))),
-        (("beta", 0.3, 60.0), ((20, 2.0), (300, 4.0))),
-        (("beta", 0.9, 1000.0), ((10, 30.0), (10**9, 5e-7), (20, 500.0))),
-        (("beta", 0.01, 1000.0), ((20, 50.0), (600, 200.0))),
-        (("beta", 1e-4, 10_000.0), ((20, 500.0),)),
-        (("beta", 0.02, 0.5), ((20, 9.0), (10**4, 5.0))),
     ):
         for pulls, epsilon in runs:
             yield "one_arm", [law, pulls, epsilon], 1e-9
@@ -230,14 +220,6 @@ def cases() -> Iterator[tuple[str, list, float]]:
         (("uniform", 0.5), ("uniform", 0.05), 60, 20.0),
         (("uniform", 0.5), ("uniform", 0.49999), 10**9, 1.0),
         (("uniform", 0.5), ("uniform", 0.499), 10**9, 3.0),
-        (("beta", 0.6, 30.0), ("beta", 0.4, 30.0), 20, 1.0),
-        (("beta", 0.6, 60.0), ("beta", 0.4, 60.0), 20, 1.0),
-        (("beta", 0.65, 200.0), ("beta", 0.35, 200.0), 20, 1.0),
-        (("beta", 0.6, 1000.0), ("beta", 0.4, 1000.0), 20, 1.0),
-        (("beta", 0.501, 1000.0), ("beta", 0.5, 1000.0), 10**6, 1.0),
-        (("beta", 0.95, 100.0), ("beta", 0.9, 100.0), 20, 1.0),
-        (("beta", 0.5, 4.0), ("uniform", 0.3), 25, 2.0),
-        (("beta", 0.3, 7.0), ("bernoulli", 0.1), 40, 1.0),
     )
     for first, second, pulls, epsilon in others:
         yield "duel", [[first, second], pulls, ["laplace", 1 / (pulls * epsilon)]], 1e-9

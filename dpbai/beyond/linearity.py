@@ -29,7 +29,7 @@ from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase
 from dpbai.scaling import span_coordinates
 
-_VARIANCE = 0.25  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
+_DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
 _DIRECTIONS = 2000
 _COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
@@ -180,16 +180,20 @@ def limits(
     )
     log_odds = math.log(2 * candidates / level)
     terms = [(phase, phase.decoder[_rows(phase, arms)]) for phase in (first, second)]
+    # Deviations, whose squares may be beyond the doubles.
     sampling, noise = np.zeros(len(arms)), np.zeros(len(arms))
     for phase, decoder in terms:
-        sampling += _VARIANCE * ((decoder @ phase.release) ** 2 / phase.pulls).sum(axis=1)
-        noise += phase.noise.standard_deviation**2 * (decoder**2).sum(axis=1)
-    known = sampling + noise == 0
+        means = _DEVIATION * (decoder @ phase.release) / np.sqrt(phase.pulls)
+        sampling = np.hypot(sampling, np.hypot.reduce(means, axis=1))
+        deviations = phase.noise.standard_deviation * decoder
+        noise = np.hypot(noise, np.hypot.reduce(deviations, axis=1))
+    spread = np.hypot(sampling, noise)
+    known = spread == 0
     # The minimum lies below that of Gaussian terms of the same variances.
-    high = np.sqrt(2 * log_odds / np.where(known, 1.0, sampling + noise))
+    high = math.sqrt(2 * log_odds) / np.where(known, 1.0, spread)
 
     def height(t: FloatArray) -> FloatArray:
-        exponent = sampling * t**2 / 2 + log_odds
+        exponent = (sampling * t) ** 2 / 2 + log_odds
         for phase, decoder in terms:
             with np.errstate(divide="ignore", invalid="ignore"):
                 moment = phase.noise.characteristic_function(-1j * t[..., None] * decoder).real

@@ -19,7 +19,6 @@ from dpbai.exact.inversion import Variables
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import NotExactError, independent_terms
-from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
 from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
@@ -62,7 +61,8 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     Returns
     -------
     ErrorBounds
-        (low, high); below 1e-250, and with several phases, 0 stands for low.
+        (low, high); below 1e-250, and with several phases, 0 stands for low, and high is at least
+        1e-250.
 
     Raises
     ------
@@ -76,9 +76,10 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
     first = first_stage(policy, instance, rtol, "[1e-10, 1e-2]")
     try:
         if first.phase.keep > 1:
-            return ErrorBounds(0.0, _error_from(first, instance, rtol))
+            high = _error_from(first, instance, rtol)
+            return ErrorBounds(0.0, max(high, math.exp(SMALLEST_LOG)))
         return _one_phase(first.phase, instance, rtol)
-    except (InaccurateError, RoughDensityError) as reason:
+    except RoughDensityError as reason:
         raise NotExactError(str(reason)) from reason
 
 
@@ -93,7 +94,7 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
         likely = order[:_MOST_PAIRED]
         low, high = bounds_of_union(forms, rows[likely], chances[likely])
         high += math.fsum(chances[order[_MOST_PAIRED:]].tolist()) + pruned
-    low, high = low * (1 - rtol), min(high * (1 + rtol), 1.0)
+    low, high = low * (1 - rtol), min(max(high * (1 + rtol), math.exp(SMALLEST_LOG)), 1.0)
     # The other arms always tie, and ties are broken evenly.
     tied = int(np.count_nonzero(~rivals))
     return ErrorBounds(float(low + (tied - 1)) / tied, float(high + (tied - 1)) / tied)

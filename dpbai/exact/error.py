@@ -38,7 +38,6 @@ from dpbai.exact.terms import (
     mean_term,
     two_values,
 )
-from dpbai.exact.transforms import InaccurateError
 from dpbai.instance import Instance
 from dpbai.noise import Laplace, NoNoise
 from dpbai.phase import Phase, Policy
@@ -123,16 +122,30 @@ def independent(phase: Phase) -> Phase:
 
 def _error_of(phase: Phase, instance: Instance, rtol: float) -> float:
     """Return the error probability of an `independent` plan."""
+    settled = _settled(phase, instance)
+    if settled is not None:
+        return settled
     wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
     try:
-        return min(wrong(phase, instance, rtol), 1.0)
-    except InaccurateError as reason:
-        raise NotExactError(str(reason)) from reason
+        return min(float(wrong(phase, instance, rtol)), 1.0)
     except RoughDensityError as reason:
         raise NotExactError(
             "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
             f"little noise) for a relative error of {rtol}: {reason}"
         ) from reason
+
+
+def _settled(phase: Phase, instance: Instance) -> float | None:
+    """Return the error where nothing but the breaking of ties is random; elsewhere None."""
+    laws = [instance.laws[arm] for arm in phase.pulled]
+    values = [two_values(law) for law in laws]
+    if not isinstance(phase.noise, NoNoise) or any(v is None or v[0] < v[1] for v in values):
+        return None
+    sure, tied = phase.tied(phase.statistic(np.array([[law.mean for law in laws]])))
+    if sure.any():
+        return 0.0 if sure[0, instance.best] else 1.0
+    count = int(tied.sum())
+    return (count - 1) / count if tied[0, instance.best] else 1.0
 
 
 def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
@@ -144,7 +157,7 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
     if normals is None:
         laws = [instance.laws[arm] for arm in phase.pulled]
         if isinstance(phase.noise, NoNoise) and any(
-            isinstance(law, Bernoulli | Empirical) for law in laws
+            isinstance(law, Empirical) or two_values(law) is not None for law in laws
         ):
             raise NotExactError("without noise, the best arm may win where several arms tie")
         return 1.0
@@ -364,20 +377,24 @@ def _spikes(
     It has a spike about each value that its discrete rewards can add up to, when noise and other
     rewards are thin beside the distances of the values. An integral would step over them.
     """
-    widths, discrete = [phase.noise.standard_deviation], []
+    width, discrete = phase.noise.standard_deviation, []
     for entry in np.flatnonzero(phase.release[coordinate]).tolist():
         law, pulls = instance.laws[phase.pulled[entry]], phase.pulls[entry]
         weight = float(phase.release[coordinate, entry])
+        deviation, step = abs(weight) * mean_term(law, pulls).deviation, 0.0
+        values = np.zeros(0)
         if isinstance(law, Bernoulli | Empirical):
-            discrete.append((weight / pulls * atoms(law)[0], pulls))
-        else:
-            widths.append(abs(weight) * mean_term(law, pulls).deviation)
-    width = math.hypot(*widths)
-    steps = [np.diff(np.sort(values)).max(initial=0.0) for values, _ in discrete]
-    if isinstance(variable, LatticeVariable) or width == 0 or max(steps, default=0) <= 4 * width:
+            values = np.sort(weight / pulls * atoms(law)[0])
+            step = float(np.diff(values).max(initial=0.0))
+        discrete.append((step, deviation, values, pulls))
+    # Rewards whose own steps are no wider than what is known to be smooth only smooth it further.
+    discrete.sort(key=lambda part: part[0])
+    while discrete and discrete[0][0] <= 4 * width:
+        width = math.hypot(width, discrete.pop(0)[1])
+    if isinstance(variable, LatticeVariable) or width == 0 or not discrete:
         return variable.knots
     points = np.zeros(1)
-    for values, pulls in discrete:
+    for _, _, values, pulls in discrete:
         for _ in range(pulls):
             points = np.unique(np.round(np.add.outer(points, values) / width)) * width
             if points.size > _MOST_SPIKES:

@@ -35,13 +35,14 @@ import numpy as np
 
 from dpbai._check import FloatArray, IntArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
-from dpbai.exact.terms import Term, Terms
-from dpbai.exact.transforms import BoolArray, ComplexArray
+from dpbai.exact.terms import ComplexArray, Term, Terms
+from dpbai.ranking import BoolArray
 
 _MOST_WORK = 2**26
 _SLICE = 2**17
 _ROUNDING = 1e-12
 _EPSILON = 1e-15  # of a sum's terms, its rounding error
+_EXPONENTS = 0.5  # of that, the error of an exponent of size 1; they fall either way
 _MOST_EXCESS = 1.0
 _MARGIN = 3.0
 _NEIGHBOURS = np.arange(-12, 13)
@@ -148,7 +149,7 @@ class Variables:
     def log_bounds(self) -> FloatArray:
         """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
         # About the tilt that would be best for a normal form.
-        best = np.maximum(self.means, 0.1 * self.deviations) / self.deviations**2
+        best = np.maximum(self.means / self.deviations, 0.1) / self.deviations
         tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
         tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
         rows = np.arange(len(tilts))[:, None]
@@ -218,14 +219,11 @@ class Variables:
         poles = np.nan_to_num(self._poles)
         units = np.maximum(self._narrowed, _NARROWEST * self.deviations)
         ladder = poles[:, None] + self._ladder(self._room - poles, units)
-        found, zero = {}, np.zeros((len(poles), 1))
-        for sign, tail in product((1, -1), (True, False)):
-            inverse = _Inverse(self, sign * ladder[:, ::sign], units, tail=tail)
-            # It has to be right to a part of the residue.
-            share = inverse.bound(zero) - self._residue(sign, zero, tail=tail)
-            inverse.digits = max(inverse.digits + min(float(np.nanmax(share)), 0.0), 3.0)
-            found[sign, tail] = inverse
-        return found
+        # How right it has to be, a part of the residue, is the slack that `_beside_pole` allows.
+        return {
+            (sign, tail): _Inverse(self, sign * ladder[:, ::sign], units, tail=tail)
+            for sign, tail in product((1, -1), (True, False))
+        }
 
     @staticmethod
     def _ladder(limits: FloatArray, units: FloatArray) -> FloatArray:
@@ -400,16 +398,23 @@ class _Inverse:
             raise RoughDensityError(f"it would take {nodes.max():.3g} nodes")
         counts: IntArray = nodes.astype(np.int64)
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
-        totals, magnitudes = [np.zeros(x.size) for x in points], np.zeros(rows.size)
+        # An exponent has a rounding error of its own, and its parts are of this size for z = 1.
+        lengths = np.array([np.abs(x).max() for x in points])
+        totals, magnitudes, squares = [np.zeros(x.size) for x in points], *np.zeros((2, rows.size))
         size = max(1, _SLICE // rows.size)
         for start in range(0, int(counts.max()), size):
             sizes = np.clip(counts - start, 0, size)
             kernels = self._kernels(rows, lines, steps, start, sizes)
             for total, kernel, step, x in zip(totals, kernels, steps, points, strict=True):
                 total += _sum(kernel, step, start, x)
-            magnitudes += [np.abs(kernel).sum() for kernel in kernels]
+            for k, kernel in enumerate(kernels):
+                heights = steps[k] * np.arange(start, start + kernel.size)
+                sizes_of_z = np.hypot(self.grid[rows[k], lines[k]], heights)
+                magnitudes[k] += np.abs(kernel).sum()
+                squares[k] += ((np.abs(kernel) * sizes_of_z) ** 2).sum()
+        errors = _EPSILON * (magnitudes + _EXPONENTS * lengths * np.sqrt(squares))
         for row, line, step, total, x, where, error in zip(
-            rows, lines, steps, totals, points, served, _EPSILON * magnitudes, strict=True
+            rows, lines, steps, totals, points, served, errors, strict=True
         ):
             scale = step * self.units[row] ** self.tail / math.pi
             seen = total * np.exp(slack[row, where]) * self.variables.rtol > error

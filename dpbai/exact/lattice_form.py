@@ -21,8 +21,7 @@ from scipy import optimize, special
 
 from dpbai._check import FloatArray
 from dpbai.exact.quadrature import RoughDensityError
-from dpbai.exact.terms import two_values
-from dpbai.exact.transforms import ComplexArray, discrete_log_mgf
+from dpbai.exact.terms import ComplexArray, discrete_log_mgf, two_values
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.ranking import ROUNDING
 from dpbai.rewards import RewardLaw
@@ -33,6 +32,7 @@ _SPREAD_OUT = 1.0  # steps that a deviation of Gaussian noise is, where Poisson'
 _PERIODS = np.arange(-4, 5)
 _TERMS = np.arange(-80, 40)
 _LADDER = 100
+_WIDEST = 1e100  # noise of so many steps hides all of them, to the last digit
 _MOST_NODES = 2**22
 
 
@@ -81,7 +81,12 @@ def lattice_form(
     level = -offset / step
     if not width and abs(level - round(level)) <= ROUNDING * sum(n for n, *_ in sums):
         level = round(level)
-    return LatticeForm(sums, level, noise, sizes.size, width / step, tie)
+    return LatticeForm(sums, level, noise, sizes.size, min(width / step, _WIDEST), tie)
+
+
+def _rungs(width: float) -> int:
+    """Return how many points of a ladder lie close together, given the logarithm of its width."""
+    return max(_LADDER, math.ceil(4 * width))
 
 
 class LatticeForm:
@@ -134,20 +139,21 @@ class LatticeForm:
 
         best = optimize.minimize_scalar(exponent, bounds=span, method="bounded")
         tilt, least, digits = -math.exp(best.x), float(best.fun), 6 - math.log(rtol)
-        # Chernoff bounds say how many integers matter, and the lattice at which angles.
-        others = -np.exp(np.linspace(*span, _LADDER))
+        # Chernoff bounds say how many integers matter, and the integrand at which angles.
+        others = -np.exp(np.linspace(*span, _rungs(span[1] - span[0])))
         gaps = others - tilt
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ends = (self._exponents(others.astype(complex)).real - least + digits) / gaps
         high = np.where(gaps > 0, ends, np.inf).min()
         low = np.where(gaps < 0, ends, -np.inf).max()
         if not math.isfinite(high - low):
             raise RoughDensityError("an event lies beyond the reach of double precision")
         count = 2 * math.ceil((high - low) / 2) + 1
-        angles = np.geomspace(min(least_tilt, 1), math.pi, _LADDER)
-        level = self._log_lattice(np.array([tilt + 0j])).real
-        sizes = self._log_lattice(np.asarray(tilt + 1j * angles)).real - level  # falling
-        most = angles[min(int((sizes > -digits).sum()), _LADDER - 1)]
+        lowest = min(least_tilt, 1)
+        angles = np.geomspace(lowest, math.pi, _rungs(math.log(math.pi / lowest)))
+        sizes = self._exponents(np.asarray(tilt + 1j * angles)).real - least
+        seen = np.flatnonzero(sizes + np.log(angles / angles[0]) > -digits)
+        most = angles[min(int(seen.max(initial=-1)) + 1, angles.size - 1)]
         needed = min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1
         if needed > _MOST_NODES:
             raise RoughDensityError(f"it would take {needed} nodes")
@@ -180,7 +186,8 @@ class LatticeForm:
             else:
                 below *= (2 - rate * f + rate / left) / (4 * left)
                 above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
-            return np.asarray(np.log(below + sure - above))
+            with np.errstate(divide="ignore"):  # far beyond its rate they cancel
+                return np.asarray(np.log(below + sure - above))
         if not self.spread:
             return np.asarray(np.log(sure - (1 - self.tie if self.beyond == 0 else 0.0)))
         if self.spread > _SPREAD_OUT:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpbai._check import FloatArray, IntArray
 from dpbai.exact.inversion import Variables
-from dpbai.exact.transforms import ComplexArray
+from dpbai.exact.terms import ComplexArray
 
 _DIGITS = 9.0  # logarithms: the pairs are known to about 1e-3
 _ALLOWANCE = 0.01
@@ -74,7 +74,7 @@ class _Pairs:
     def __init__(self, forms: Variables, first: IntArray, second: IntArray) -> None:
         self.forms, self.rows = forms, np.stack([first, second])
         self.limits: FloatArray = forms.terms.limits
-        best = np.maximum(forms.means, forms.deviations) / forms.deviations**2
+        best = np.maximum(forms.means / forms.deviations, 1.0) / forms.deviations
         # Along the ray to the tilts of both forms for themselves, were they normal.
         ray = best[self.rows] / np.maximum(1, self._load(self.rows, best[self.rows]))
         tried = 0.95 * ray[:, :, None] * _RAY
@@ -125,15 +125,15 @@ class _Pairs:
         """Return the chance of one pair to about 1e-3, or None, and the work that it took."""
         rows, tilts, level = self.rows[:, [pair]], self.tilts[:, pair], self.levels[pair]
         deviations = self.forms.deviations[rows[:, 0]]
-        spreads = self.forms.terms.deviations**2
-        alike = float(
-            np.prod(self.forms.weights[rows[:, 0]], axis=0) @ spreads / np.prod(deviations)
-        )
+        shares = self.forms.weights[rows[:, 0]] * self.forms.terms.deviations / deviations[:, None]
+        alike = float(shares[0] @ shares[1])
         if abs(alike) > _MOST_ALIKE:
             return None, 0
         steps, counts = [], []
         for axis in (0, 1):
             (room,) = self._room(rows, tilts[:, None], axis).tolist()
+            if not room > 0:  # the other tilt is as large as it may be
+                return None, 0
             moved = np.append(tilts[axis] * _BELOW, tilts[axis] + min(room, tilts[axis]) * _ABOVE)
             other = (np.ones((2, 1, moved.size)) * tilts[:, None, None]).astype(complex)
             other[axis] = moved
@@ -164,7 +164,7 @@ class _Pairs:
         )
         kernel = kernel.real.reshape(t[0].shape)
         total = kernel[0].sum() / 2 + kernel[1:].sum()
-        scale = np.exp(level) / np.prod(tilts) * steps[0] * steps[1] / (2 * math.pi**2)
+        scale = np.exp(level) * np.prod(steps / tilts) / (2 * math.pi**2)
         return (float(scale * total) if total > 0 else None), work
 
 

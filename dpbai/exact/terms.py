@@ -2,6 +2,10 @@ r"""The terms of what is released, means of rewards and noise, by their transfor
 
 A term is known by its log moment generating function at complex arguments, centred: at many pulls,
 log E exp(z (X - mean)) has no large part that a small remainder would drown in.
+
+The mean of n rewards has n times the logarithm of one reward, log E exp(w (X - mean)), and so n
+times its rounding error; n may be 10^9. So each is computed to a small *relative* error, however
+near 0 its argument: from sums of e^x - 1 - x, in which nothing cancels for real x.
 """
 
 from __future__ import annotations
@@ -11,19 +15,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpbai._check import FloatArray, IntArray
-from dpbai.exact.transforms import ComplexArray, beta_log_mgf, discrete_log_mgf
 from dpbai.instance import Instance
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.phase import Phase
-from dpbai.rewards import Bernoulli, Beta, Empirical, RewardLaw, Uniform
+from dpbai.rewards import Bernoulli, Empirical, RewardLaw, Uniform
+
+ComplexArray = NDArray[np.complex128]
 
 _LARGEST_EXPONENT = 600.0
 _SQUARED = 1e150  # has a finite square
-_CIRCLE = 64
-_TAYLOR_TERMS = 20
+_SERIES_BELOW = 0.25
+_SERIES = 1 / special.factorial(np.arange(2, 15))  # of (e^x - 1 - x) / x^2
 _SINH = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x)/x, from x^2 on
 
 
@@ -32,6 +38,32 @@ class NotExactError(ValueError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no exact probability: {reason}; estimate it with simulate")
+
+
+def second_order(x: ComplexArray) -> ComplexArray:
+    """Return e^x - 1 - x, to a small relative error."""
+    result: ComplexArray = np.asarray(np.exp(x) - (1 + x))
+    small = np.abs(x) < _SERIES_BELOW
+    near = x[small]
+    result[small] = near**2 * np.polynomial.polynomial.polyval(near, _SERIES)
+    return result
+
+
+def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray) -> ComplexArray:
+    """Return log E exp(w Y) for Y of mean 0 with few values, up to multiples of 2 pi i.
+
+    Parameters
+    ----------
+    w : ndarray
+        Complex; real parts times deviations below 700.
+    deviations, shares : ndarray of shape (m,)
+        Values of Y, and their probabilities.
+    """
+    excess = np.zeros(w.shape, dtype=complex)
+    for deviation, share in zip(deviations, shares, strict=True):
+        excess += share * second_order(w * deviation)
+    with np.errstate(divide="ignore"):
+        return np.asarray(special.log1p(excess))
 
 
 @dataclass(frozen=True)
@@ -105,41 +137,37 @@ def _normal(z: ComplexArray, deviation: FloatArray) -> ComplexArray:
 
 
 def mean_term(law: RewardLaw, pulls: int) -> Term:
-    """Return the mean of `pulls` rewards: the logarithm of its transform is so many times one's."""
+    """Return the mean of `pulls` rewards: the logarithm of its transform is so many times one's.
+
+    Raises
+    ------
+    NotExactError
+        If it is not known: a subclass of a law may have another one.
+    """
     one, parameters, variance = _one_reward(law)
     limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
-    smooth = isinstance(law, Uniform | Beta) and law.mean > 0
+    smooth = isinstance(law, Uniform) and law.mean > 0
     deviation = math.sqrt(variance / pulls)
     return Term(one, (pulls, *parameters), limit, law.mean, deviation, decays=smooth)
 
 
-def _of_mean(one: Callable[[ComplexArray], ComplexArray]) -> Callable[..., ComplexArray]:
-    def log_mgf(z: ComplexArray, pulls: FloatArray) -> ComplexArray:
-        with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
-            return np.asarray(pulls * one(z / pulls))
-
-    return log_mgf
-
-
 def _one_reward(law: RewardLaw) -> tuple[Callable[..., ComplexArray], tuple[float, ...], float]:
-    """Return what gives a `Term` the transform of a mean, its parameters, and one's variance.
-
-    The laws of ``dpbai.rewards`` have one that is right to a small relative error. All that is
-    known of another is its characteristic function (a subclass may have changed that, too).
-    """
+    """Return what gives a `Term` the transform of a mean, its parameters, and one's variance."""
     if type(law) is Uniform:
         return _uniform_log_mgf, (law.mean,), law.mean**2 / 3
     if type(law) is Bernoulli:
         return _bernoulli_log_mgf, (law.mean,), law.mean * (1 - law.mean)
-    if type(law) is Beta:
-        variance = law.mean * (1 - law.mean) / (law.concentration + 1)
-        return _of_mean(lambda w: beta_log_mgf(w, *law.shapes)), (), variance
     if type(law) is Empirical:
         deviations, shares = law.values - law.mean, law.shares
-        variance = float(shares @ deviations**2)
-        return _of_mean(lambda w: discrete_log_mgf(w, deviations, shares)), (), variance
-    log_mgf, variance = _from_characteristic_function(law)
-    return _of_mean(log_mgf), (), variance
+
+        def log_mgf(z: ComplexArray, pulls: FloatArray) -> ComplexArray:
+            with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
+                return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
+
+        return log_mgf, (), float(shares @ deviations**2)
+    raise NotExactError(
+        f"the law of a mean of {type(law).__name__} rewards has no closed form that is known here"
+    )
 
 
 def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
@@ -182,41 +210,6 @@ def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> 
     deviations, shares = np.stack([-mean, 1 - mean]), np.stack([1 - mean, mean])
     with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
         return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
-
-
-def _from_characteristic_function(
-    law: RewardLaw,
-) -> tuple[Callable[[ComplexArray], ComplexArray], float]:
-    """Return what the characteristic function tells.
-
-    Its rounding errors are of the size of machine epsilon. Near 0, where all that matters lies when
-    there are many pulls, Taylor's series about the exact mean leaves errors that shrink with
-    abs(w)^2. Its coefficients (the cumulants) come from values on a circle on which the moment
-    generating function is within e^0.5 - 1 < 1 of 1, and so has no zeros.
-    """
-    transform = getattr(law, "characteristic_function", None)
-    if transform is None:
-        raise NotExactError(
-            f"{type(law).__name__} rewards must have a characteristic_function for an exact "
-            "probability; use simulate instead"
-        )
-    bound = max(map(abs, law.support)) or 1.0
-    radius = 0.5 / bound
-    circle = radius * np.exp(2j * np.pi * np.arange(_CIRCLE) / _CIRCLE)
-    values = np.log(transform(-1j * circle))
-    coefficients = np.fft.fft(values).real[:_TAYLOR_TERMS] / _CIRCLE
-    coefficients[:2] = 0.0
-
-    def log_mgf(w: ComplexArray) -> ComplexArray:
-        near = np.abs(w) < radius / 8
-        result = np.empty(w.shape, dtype=complex)
-        result[near] = np.polynomial.polynomial.polyval(w[near] / radius, coefficients)
-        with np.errstate(all="ignore"):
-            result[~near] = np.log(transform(-1j * w[~near])) - law.mean * w[~near]
-        return result
-
-    variance = 2 * float(coefficients[2]) / radius**2
-    return log_mgf, variance if variance > 1e-14 * bound**2 else 0.0
 
 
 class Terms:
