@@ -8,11 +8,12 @@ chapter on DP-Design shows (`book/data/peers.csv`). Bernoulli rewards but for th
 import argparse
 import csv
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import ceil, inf, log2
+from typing import Any
 
 import numpy as np
 from design_grid import sphere, without_structure
@@ -56,7 +57,7 @@ def least_squares(
 
 @dataclass(frozen=True)
 class GBAI:
-    """G-BAI (Xiong et al., 2024): one G-optimal batch, pulls rounded where theirs are drawn."""
+    """One G-optimal batch, as in G-BAI, with rounded pulls and least squares."""
 
     features: np.ndarray
     budget: int
@@ -66,6 +67,20 @@ class GBAI:
         shares = dpbai.g_optimal_design(self.features).weights
         pulls = divided(shares, self.budget)
         return least_squares(self.features, active, pulls, index, keep=1)
+
+
+def g_bai(instance: dpbai.Instance, budget: int, trials: int, seed: int) -> int:
+    """Return in how many runs G-BAI (Xiong et al., 2024) is right.
+
+    It draws each arm from the G-optimal design, and weights rewards by the design instead of by how
+    often the arms were drawn. Only for rewards of 0 or 1.
+    """
+    rng, arms = np.random.default_rng(seed), instance.features
+    shares = dpbai.g_optimal_design(arms).weights
+    pulls = rng.multinomial(budget, shares / shares.sum(), size=trials)
+    sums = rng.binomial(pulls, instance.means)
+    moments = np.linalg.pinv((arms.T * shares) @ arms, hermitian=True)
+    return int(((sums @ arms @ moments @ arms.T).argmax(axis=1) == instance.best).sum())
 
 
 @dataclass(frozen=True)
@@ -122,8 +137,10 @@ class Oracle:
         """Return the summed normal tails of all rivals, and their slopes by the logs of shares."""
         shares = np.exp(logs - logs.max())
         shares /= shares.sum()
+        shares = np.maximum(shares, 1e-12)
         n, fee, arms = self.budget * shares, 8 / self.epsilon**2, self.features
-        inverse = np.linalg.pinv((arms.T * (4 * n**2 / (n + fee))) @ arms, hermitian=True)
+        moments = (arms.T * (4 * n**2 / (n + fee))) @ arms
+        inverse = np.linalg.inv(moments + 1e-9 * np.trace(moments) * np.eye(len(moments)))
         rivals = np.arange(len(arms)) != self.instance.best
         contrasts = arms[self.instance.best] - arms[rivals]
         moved = contrasts @ inverse @ arms.T
@@ -177,7 +194,7 @@ PROOF = partial(dpbai.DPBAI, convention="proof")
 MAKERS: dict[str, tuple[Maker, tuple[float, ...], int]] = {
     "DP-Design": (given(dpbai.DPDesign), (inf, 1, 0.2), TRIALS),
     "oracle": (Oracle, (inf, 1, 0.2), TRIALS),
-    "G-BAI": (lambda instance, budget, _: GBAI(instance.features, budget), (inf,), TRIALS),
+    "G-BAI, rounded": (lambda instance, budget, _: GBAI(instance.features, budget), (inf,), TRIALS),
     "DP-BAI": (given(dpbai.DPBAI), (1, 0.2), TRIALS),
     "DP-BAI, proof's sizes": (given(PROOF), (1, 0.2), TRIALS),
     "OD-LinBAI": (
@@ -195,22 +212,32 @@ MAKERS: dict[str, tuple[Maker, tuple[float, ...], int]] = {
 """What makes a policy of an instance, a budget and epsilon; at which epsilons; how many trials."""
 
 
+def results(budgets: Sequence[int], only: str | None) -> Iterator[tuple[Any, ...]]:
+    """Yield what each row of the table is about, its number of trials, and its runs."""
+    for budget, (name, (make, epsilons, trials)) in product(budgets, MAKERS.items()):
+        for epsilon, (kind, instance) in product(epsilons, instances().items()):
+            if only in (None, name):
+                policy = make(instance, budget, epsilon)
+                runs = dpbai.simulate(policy, instance, trials=trials, seed=1)
+                yield budget, kind, name, epsilon, trials, runs.success_rate, *runs.interval()
+    for budget, (kind, instance) in product(budgets, instances().items()):
+        if only in (None, "G-BAI") and all(isinstance(w, dpbai.Bernoulli) for w in instance.laws):
+            right = g_bai(instance, budget, TRIALS, seed=1)
+            ends = stats.binomtest(right, TRIALS).proportion_ci(method="wilson")
+            yield budget, kind, "G-BAI", inf, TRIALS, right / TRIALS, ends.low, ends.high
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=int, action="append", help="default: 500 and 1500")
-    budgets = parser.parse_args().budget or BUDGETS
+    parser.add_argument("--only", help="one policy, by its name")
+    given = parser.parse_args()
     out = csv.writer(sys.stdout, lineterminator="\n")
     columns = ("budget", "instance", "policy", "epsilon", "trials", "success_rate", "low", "high")
     out.writerow(columns)
-    for budget in budgets:
-        for name, (make, epsilons, trials) in MAKERS.items():
-            for epsilon, (kind, instance) in product(epsilons, instances().items()):
-                policy = make(instance, budget, epsilon)
-                runs = dpbai.simulate(policy, instance, trials=trials, seed=1)
-                row = (runs.success_rate, *runs.interval())
-                rates = (f"{value:.4f}" for value in row)
-                out.writerow([budget, kind, name, epsilon, trials, *rates])
-                sys.stdout.flush()
+    for *about, rate, low, high in results(given.budget or BUDGETS, given.only):
+        out.writerow([*about, *(f"{value:.4f}" for value in (rate, low, high))])
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

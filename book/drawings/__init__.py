@@ -5,7 +5,7 @@ Each function draws one figure and returns it, closed, so that a notebook shows 
 arguments and uses no name of dpbai that is not public.
 """
 
-from drawings.design import divided_pulls, information, leads, success_bars
+from drawings.design import divided_pulls, information, leads, peers, success_bars
 from drawings.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from drawings.frames import Explorer, Live, explorer, live
 from drawings.privacy import (

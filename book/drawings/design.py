@@ -116,3 +116,44 @@ def leads(table: pd.DataFrame, title: str) -> Picture:
         axes.grid(visible=False)
         axes.tick_params(length=0)
     return figure
+
+
+def peers(table: pd.DataFrame) -> Picture:
+    """Draw success rates of many policies on several instances, a row of points for each instance.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Columns policy, epsilon, instance, success_rate, low and high. Filled points are of private
+        policies, those with a finite epsilon.
+    """
+    looks = {
+        "DP-Design": POLICIES["DP-Design"],
+        "DP-BAI": POLICIES["DP-BAI"],
+        "DP-Halving": POLICIES["DP-Halving"],
+        "OD-LinBAI": POLICIES["OD-LinBAI"],
+        "G-BAI": {"color": GREY, "marker": "^"},
+        "G-BAI, rounded": {"color": BLACK, "marker": "^"},
+        "elimination": {"color": GREY, "marker": "v"},
+        "oracle": {"color": BLACK, "marker": "|"},
+    }
+    instances = list(table["instance"].unique())
+    runs = list(dict.fromkeys(zip(table["policy"], table["epsilon"], strict=True)))
+    with canvas(size=(WIDTH, 4.6)) as (figure, axes):
+        for number, (policy, epsilon) in enumerate(runs):
+            rows = table[(table["policy"] == policy) & (table["epsilon"] == epsilon)]
+            offset = 0.36 - 0.72 * number / max(1, len(runs) - 1)
+            places = [len(instances) - instances.index(name) + offset for name in rows["instance"]]
+            private = np.isfinite(epsilon)
+            color, marker = looks[policy]["color"], looks[policy]["marker"]
+            axes.hlines(places, rows["low"], rows["high"], color=color, linewidth=1)
+            face = color if private else "white"
+            name = rf"{policy}, $\varepsilon = {epsilon:g}$" if private else policy
+            style = {"color": color, "mfc": face, "markersize": 5, "linestyle": "none"}
+            axes.plot(rows["success_rate"], places, marker, label=name, **style)
+        for place in range(1, len(instances)):
+            axes.axhline(place + 0.5, color=GREY, linewidth=0.3)
+        axes.set_yticks(range(len(instances), 0, -1), instances)
+        axes.set(xlabel="success rate (0 to 1)", xlim=(0, 1.02))
+        figure.legend(loc="outside upper center", ncols=3, fontsize=8)
+    return figure

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
 LEDGER = yaml.safe_load((BOOK / "ledger.yml").read_text(encoding="utf-8"))
 CLAIMS = list(chain.from_iterable(LEDGER.values()))
+OURS = [claim for claim in CLAIMS if claim["verdict"] == "proved here"]
+"""What the paper does not have, and so does not number."""
 LABELS = r"\(([\w-]+)\)=|:label: ([\w-]+)|:name: ([\w-]+)"
 
 # What the paper numbers. Statements share a counter within each section.
@@ -96,7 +98,8 @@ def missing(claim: dict) -> list[str]:
 
 
 def test_every_numbered_item_of_the_paper_has_one_row() -> None:
-    items = Counter(chain.from_iterable(map(expanded, chain(*(c["items"] for c in CLAIMS)))))
+    of_the_paper = [claim["items"] for claim in CLAIMS if claim not in OURS]
+    items = Counter(chain.from_iterable(map(expanded, chain(*of_the_paper))))
     assert sorted(NUMBERED - set(items)) == []
     assert sorted(set(items) - NUMBERED) == []
     assert [item for item, count in items.items() if count > 1] == []
@@ -110,7 +113,8 @@ def test_what_a_row_names_exists(claim: dict) -> None:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["items"][0])
 def test_a_row_is_backed_as_its_verdict_says(claim: dict) -> None:
     verdict = claim["verdict"]
-    assert verdict in {"reproduced", "holds on the cases tried", "fails", "proof only"}
+    known = {"reproduced", "holds on the cases tried", "fails", "proof only", "proved here"}
+    assert verdict in known
     assert claim["chapters"]
     if verdict != "proof only":
         assert claim["code"]
