@@ -146,7 +146,7 @@ def run(cell: Cell, seed: int = 0) -> tuple[object, ...]:
     instance = family(arms, dimension, np.random.default_rng(seed))
     budget = max(budget, least(instance.features))
     theirs = dpbai.DPBAI(instance.features, budget=budget, epsilon=epsilon)
-    ours = dpbai.DPDesign(instance.features, budget=budget, epsilon=epsilon)
+    ours = dpbai.DPDesign(instance.features, budget=budget, epsilon=epsilon, misfit=0)
     for trials in (FEW, MANY):
         a, b = (
             dpbai.simulate(policy, instance, trials=trials, seed=seed + trials)

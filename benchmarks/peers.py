@@ -192,7 +192,7 @@ def given(policy: Callable[..., dpbai.Policy]) -> Maker:
 
 PROOF = partial(dpbai.DPBAI, convention="proof")
 MAKERS: dict[str, tuple[Maker, tuple[float, ...], int]] = {
-    "DP-Design": (given(dpbai.DPDesign), (inf, 1, 0.2), TRIALS),
+    "DP-Design": (given(partial(dpbai.DPDesign, misfit=0)), (inf, 1, 0.2), TRIALS),
     "oracle": (Oracle, (inf, 1, 0.2), TRIALS),
     "G-BAI, rounded": (lambda instance, budget, _: GBAI(instance.features, budget), (inf,), TRIALS),
     "DP-BAI": (given(dpbai.DPBAI), (1, 0.2), TRIALS),

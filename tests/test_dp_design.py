@@ -87,7 +87,7 @@ def test_estimates_are_generalised_least_squares_of_all_releases():
     """Against the whitened least-squares problem, solved as such."""
     rng = np.random.default_rng(4)
     features = rng.normal(size=(12, 4))
-    policy = DPDesign(features, budget=600, epsilon=0.4, phases=3)
+    policy = DPDesign(features, budget=600, epsilon=0.4, phases=3, misfit=0)
     rows, values, past = [], [], ()
     for phase in walk(policy, seed=2):
         past += (phase,)
@@ -141,7 +141,7 @@ def test_two_arms_need_one_noise():
 
 def test_phases_are_few_where_arms_tell_of_each_other_and_more_where_they_do_not():
     def phases(features, **options):
-        return len(DPDesign(features, budget=1500, **options).timetable.pulls)
+        return len(DPDesign(features, budget=1500, misfit=0, **options).timetable.pulls)
 
     assert phases(UNIFORM, epsilon=0.2) == 1
     assert phases(np.column_stack([np.ones(30), RNG.normal(size=(30, 2))]), epsilon=1) == 1
@@ -208,7 +208,8 @@ def test_it_wins_where_dp_bai_does_not():
 def test_on_the_papers_instance_it_is_dp_bai():
     """Both pull the same two arms; DP-BAI sets two pulls aside that it does not need."""
     paper = dpbai.synthetic(seed=0)
-    ours, theirs = (policy(paper.features, budget=400, epsilon=0.5) for policy in (DPDesign, DPBAI))
+    ours = DPDesign(paper.features, budget=400, epsilon=0.5, misfit=0)
+    theirs = DPBAI(paper.features, budget=400, epsilon=0.5)
     assert ours.phase(1, range(30)).pulled == theirs.phase(1, range(30)).pulled
     errors = [dpbai.exact_error(policy, paper) for policy in (ours, theirs)]
     assert errors[1] * 0.97 < errors[0] < errors[1]
@@ -217,7 +218,7 @@ def test_on_the_papers_instance_it_is_dp_bai():
 @pytest.mark.parametrize("phases", [None, 1, 2, 4])
 def test_arms_of_which_no_pull_tells_anything_have_an_answer(phases):
     """Their features are all zero; so the rehearsal has nothing to try."""
-    policy = DPDesign(np.zeros((5, 3)), budget=100, epsilon=1.0, phases=phases)
+    policy = DPDesign(np.zeros((5, 3)), budget=100, epsilon=1.0, phases=phases, misfit=0)
     assert [plan.cost for plan in walk(policy)] == [0] * (phases or 1)
 
 
@@ -225,9 +226,9 @@ def test_arms_of_which_no_pull_tells_anything_have_an_answer(phases):
 def test_survivors_that_are_all_alike_are_planned_for(seed):
     """Eight copies of the best arm come through: between them only rounding errors differ."""
     features = np.random.default_rng(seed).standard_normal((4, 4)).repeat(8, axis=0)
-    policy = DPDesign(features, budget=400, epsilon=1.0, phases=2)
+    policy = DPDesign(features, budget=400, epsilon=1.0, phases=2, misfit=0)
     # Set by hand: a rehearsal would keep two, since it knows that copies are as good.
-    vars(policy)["timetable"] = Timetable((32, 8, 1), (267, 133))
+    vars(policy)["_choice"] = Timetable((32, 8, 1), (267, 133)), False
     first = policy.phase(1, range(32))
     for copies in np.arange(32).reshape(4, 8):
         plan = policy.phase(2, copies, (first,))
@@ -257,7 +258,9 @@ def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
 
 
 @settings(max_examples=25)
-@example([(1, 0, 1, 1), (1, 1, 0, 1), (0, 0, -1, 1), (-1, 1, -1, 1), (-1, 0, 0, 1)], None, 0.5, 19)
+@example(
+    [(1, 0, 1, 1), (1, 1, 0, 1), (0, 0, -1, 1), (-1, 1, -1, 1), (-1, 0, 0, 1)], None, 0.5, 19, 0
+)
 @given(
     st.integers(1, 4).flatmap(
         lambda d: st.lists(st.tuples(*[st.integers(-1, 1)] * d), min_size=2, max_size=7)
@@ -265,17 +268,22 @@ def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
     st.sampled_from([None, None, 2, 3]),
     st.sampled_from([0.1, 0.5, 2.0, math.inf]),
     st.integers(0, 2**32),
+    st.sampled_from([0, 0.1]),
 )
-def test_arms_in_any_order_are_planned_alike(arms, phases, epsilon, seed):
+def test_arms_in_any_order_are_planned_alike(arms, phases, epsilon, seed, misfit):
     """Small whole numbers make symmetric arms, of which many designs and timetables are as good.
 
-    Copies of an arm are the same: which of them is pulled tells nothing that matters.
+    Copies of an arm are the same if means are linear: which of them is pulled does not matter.
     """
+    if misfit:
+        arms = list(dict.fromkeys(arms))
+    if len(arms) < 2:
+        return
     phases = None if phases is None else min(phases, max(1, len(arms) - 1))
     listed = np.array(arms, dtype=float)
     paths = []
     for names in (np.arange(len(arms)), np.random.default_rng(seed).permutation(len(arms))):
-        policy = DPDesign(listed[names], budget=114, epsilon=epsilon, phases=phases)
+        policy = DPDesign(listed[names], budget=114, epsilon=epsilon, phases=phases, misfit=misfit)
         rng, active, past = np.random.default_rng(seed), np.arange(len(arms)), ()
         path = [policy.timetable]
         while len(active) > 1:

@@ -2,6 +2,18 @@
 
 The book's own policy. It releases private sums of rewards, divides pulls by `private_design`, and
 estimates by generalised least squares from all releases so far.
+
+Means need not be linear: mean_i = a_i' theta + delta_i, with theta free and independent delta_i of
+standard deviation tau (`misfit`). Let w_i be the precision with which the first phase observes arm
+i, 0 if it does not pull it. Given theta, its observation predicts delta_i with the factor
+1 - f_i, f_i = 1 / (1 + tau^2 w_i). So that phase knows theta with information sum f_i w_i a_i a_i',
+and leaves
+
+    mean_i = estimate_i + f_i a_i' x + tau f_i^(1/2) z_i,
+
+with x the error of theta and z_i independent of it, of variance 1. Later phases are then least
+squares with the vectors (f_i a_i, tau f_i^(1/2) e_i) and known information; with tau = 0 they are
+those with the vectors a_i.
 """
 
 from __future__ import annotations
@@ -12,6 +24,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
@@ -23,7 +36,49 @@ from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
 from dpbai.schedule import enough
 
+MISFIT = 0.04  # by default; see Notes of `DPDesign`
+_MOST_ARMS = 256  # that a first phase pulls equally often
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
+
+
+@dataclass
+class Knowledge:
+    """What is known of some arms: mean_i = vector_i' x, with information on x.
+
+    `releases` has, for each release so far, a matrix L of shape (q, coordinates) and precisions p:
+    x is estimated by information^-1 sum of L @ (p * release).
+    """
+
+    arms: tuple[int, ...]
+    vectors: FloatArray
+    information: FloatArray
+    fee: float
+    releases: list[tuple[FloatArray, FloatArray]]
+
+    def of(self, arms: Sequence[int]) -> FloatArray:
+        """Return the vectors of some of the arms."""
+        return np.asarray(self.vectors[[self._places[arm] for arm in arms]])
+
+    def seen(self, plan: Plan) -> tuple[FloatArray, FloatArray]:
+        """Return the linear functions of x that a release observes, and the precision of each."""
+        pulled, pulls, release = plan
+        variance = release**2 @ (1 / (4 * np.array(pulls))) + self.fee / 4
+        return release @ self.of(pulled), 1 / variance
+
+    def observe(self, plan: Plan) -> None:
+        """Add what a release tells."""
+        rows, precision = self.seen(plan)
+        self.information = self.information + _information(rows, precision)
+        self.releases.append((rows.T, precision))
+
+    def decoder(self, arms: Sequence[int]) -> FloatArray:
+        """Return the matrix that makes estimated means of all releases."""
+        estimated = self.of(arms) @ _inverse(self.information)
+        return np.hstack([estimated @ linear * precision for linear, precision in self.releases])
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {arm: place for place, arm in enumerate(self.arms)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,32 +88,49 @@ class DPDesign:
     Parameters
     ----------
     phases : int, optional
-        How many phases there are, at most max(1, K - 1). By default one, two or three, see Notes.
+        How many phases there are, at most max(1, K - 1). By default one to four, see Notes.
+    misfit : float, optional
+        tau, by how much means are expected to differ from linear ones: a standard deviation, in
+        units of the range of the rewards, in [0, 1] or infinite. By default 0.04, see Notes. With 0
+        means are taken to be linear, with infinity features are ignored, as if they were one-hot.
 
     `features`, `budget` and `epsilon` are those of `DPBAI`.
 
     Notes
     -----
+    *Model.* mean_i = a_i' theta + delta_i, with theta free and independent delta_i of mean 0 and
+    standard deviation tau: a linear mixed model. An estimate is the best linear unbiased prediction
+    of a mean. What an arm's own rewards say counts for more, the more there are of them. Where the
+    features leave all means free (they have rank K, or K = 2), tau makes no difference.
+
+    tau is not estimated. Private releases say little of it before the budget is spent, and rewards
+    that vary less than they could look like means that are linear. The default is a compromise. On
+    linear means it costs little, in loss at most some thousandths, and on means that are
+    off by up to 0.1 it saves most of what trust in features would cost; `real_arms` in the book has
+    the measurements. With tau = 0, success falls as the budget grows if means are not linear.
+
     *Releases.* Of each pulled arm the sum of the rewards, plus Lap(1/epsilon): one reward moves one
     sum, by at most 1, which is all that privacy needs. When two arms are left, the difference of
     their sums can do with one such noise instead of two; it is released if it is more precise. With
     two arms from the start, estimates are then right up to a constant, the same for both.
 
-    *Estimates.* Each release is a linear function of theta plus an error of known variance, at most
-    n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses those
-    of all phases so far.
+    *Estimates.* Each release is a linear function of the means plus an error of known variance, at
+    most n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses
+    those of all phases so far.
 
     *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
-    contrast of two of them is small, given what was released before; see `private_design`. In which
-    order the arms are listed changes neither this nor the choice of phases, but for which of equal
-    arms is pulled.
+    contrast of two of them is small, given what was released before; see `private_design`. The
+    first phase divides them as for linear means or, with a misfit, equally among all arms, if the
+    rehearsal says so. In which order the arms are listed changes neither
+    this nor the choice of phases, but for which of equal arms is pulled.
 
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
-    keep 4 or 6 and then 2. The first of several takes 2/5, 3/5 or 4/5 of T, and the others share
-    the rest equally. All these are rehearsed (`beyond.rehearsal`), and a further phase must add
-    at least half a standard error. `phases` fixes the number, and leaves sizes and shares to the
-    rehearsal; more than three take half of T first, and go from 12 arms (at least one for each
-    phase) to 2 by equal factors.
+    keep 4 or 6 and then 2; with a misfit also more, up to 32 arms after the first and four phases.
+    The first of several takes 2/5, 3/5 or 4/5 of T, and the others share the rest equally. All
+    these are rehearsed (`beyond.rehearsal`), and a further phase must add at least half a standard
+    error. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases than
+    are tried otherwise take half of T first, and go from 12 arms (at least one for each phase) to 2
+    by equal factors.
     """
 
     features: FloatArray
@@ -66,6 +138,7 @@ class DPDesign:
     budget: int
     epsilon: float
     phases: int | None = None
+    misfit: float | None = None
 
     remembers = True
 
@@ -74,6 +147,10 @@ class DPDesign:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        misfit = MISFIT if self.misfit is None else _check.non_negative(self.misfit, "misfit")
+        if 1 < misfit < math.inf:
+            raise ValueError(f"misfit must lie in [0, 1] or be infinite, got {misfit}")
+        object.__setattr__(self, "misfit", misfit)
         if self.phases is not None:
             object.__setattr__(self, "phases", _check.whole(self.phases, "phases"))
             arms, most = len(features), max(1, len(features) - 1)
@@ -88,35 +165,53 @@ class DPDesign:
         """A pull for each arm of a basis, and one for each phase after the first."""
         return max(1, len(self._division.basis)) + (self.phases or 1) - 1
 
-    @cached_property
+    @property
     def timetable(self) -> Timetable:
         """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
+        return self._choice[0]
+
+    @cached_property
+    def _choice(self) -> tuple[Timetable, bool]:
+        """The timetable, and whether the first phase pulls all arms equally often."""
         arms = self.features.shape[0]
         least = max(1, len(self._division.basis))
-        candidates = list(timetables(arms, self.budget, least, self.phases))
-        if len(candidates) == 1 or not len(
-            self._division.basis
-        ):  # where no pull tells anything, all are equal
-            return candidates[0]
+        candidates = list(timetables(arms, self.budget, least, self.phases, misfit=self._tau > 0))
+        if len(candidates) == 1 or not len(self._division.basis):  # where no pull tells anything
+            return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
-        order = by_entries(self.features)
-        vectors, pulls = self._vectors(order), np.zeros(arms, dtype=np.int64)
+        order = by_entries(self._model)
+        vectors, pulls = self._before(order).vectors, np.zeros((2, arms), dtype=np.int64)
         first = np.unique(self._places[order], return_index=True)[1]
-        pulls[first] = self._division.best(self.budget).pulls
-        return Rehearsal(vectors, pulls, self._division.fee, candidates).choice()
+        pulls[0, first] = self._division.best(self.budget).pulls
+        pulls[1] = self.budget // arms
+        fewest = min(timetable.pulls[0] for timetable in candidates)
+        even = self._tau > 0 and arms <= min(fewest, _MOST_ARMS)
+        rehearsals = [
+            Rehearsal(vectors, each, self._division.fee, candidates, self._tau)
+            for each in pulls[: 1 + even]
+        ]
+        choices = [(rehearsal, rehearsal.choice()) for rehearsal in rehearsals]
+        success = [rehearsal.success(choice) for rehearsal, choice in choices]
+        best = int(np.argmax(success))
+        return choices[best][1], best > 0
 
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
         """Return the plan of phase `index` for the `active` arms, after all phases of `past`."""
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
-        known = self._division.known
-        seen = [self._seen(phase.pulled, phase.pulls, phase.release) for phase in past]
-        for release in seen:
-            known = known + _information(*release)
-        pulled, pulls, matrix = self._plan(index, active, known)
-        seen.append(self._seen(pulled, pulls, matrix))
-        arms = self._vectors(active) @ _inverse(known + _information(*seen[-1]))
+        plans: list[Plan] = [(phase.pulled, phase.pulls, phase.release) for phase in past]
+        if past:
+            arms = past[1].active if index > 2 else active
+            known = self._after_first(plans[0], arms, arms)
+            for plan in plans[1:]:
+                known.observe(plan)
+            plan = self._plan(index, active, known)
+            known.observe(plan)
+        else:
+            plan = self._plan(index, active, self._before(active))
+            known = self._after_first(plan, active, plan[0])
+        pulled, pulls, matrix = plan
         return Phase(
             index=index,
             active=active,
@@ -125,7 +220,7 @@ class DPDesign:
             noise=self._noise,
             keep=keep,
             release_matrix=matrix,
-            decoder_matrix=np.hstack([arms @ rows.T * precision for rows, precision in seen]),
+            decoder_matrix=known.decoder(active),
             remembered=sum(phase.coordinates for phase in past),
         )
 
@@ -145,41 +240,75 @@ class DPDesign:
             Phase(index, active, active, (total,) * size, self._noise, keep, sums, np.eye(size)),
         )
 
-    def _plan(self, index: int, active: tuple[int, ...], known: FloatArray) -> Plan:
+    def _plan(self, index: int, active: tuple[int, ...], known: Knowledge) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
         total = self.timetable.pulls[index - 1]
-        # Of copies of an arm the first is pulled for all.
-        places, first = np.unique(self._places[list(active)], return_index=True)
-        arms, vectors = [active[i] for i in first], self._division.vectors[places]
+        arms = tuple(sorted(active, key=self._places.__getitem__))
+        if not (self._choice[1] if index == 1 else self._tau):
+            # Of copies of an arm the first is pulled for all.
+            first = np.unique(self._places[list(active)], return_index=True)[1]
+            arms = tuple(active[i] for i in first)
+        vectors = known.of(arms)
         design = (
             self._first
             if index == 1
-            else Division(vectors, [], self._division.fee, known).best(total)
+            else Division(vectors, [], self._division.fee, known.information).best(total)
         )
         if len(arms) == len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
             contrast = vectors[0] - vectors[1]
-            both = known + _information(*self._seen(arms, half, difference))
+            both = known.information + _information(*known.seen((arms, half, difference)))
             if contrast @ _inverse(both) @ contrast < design.variance * (1 - ROUNDING):
                 return active, half, difference
         chosen = sorted((arm, n) for arm, n in zip(arms, design.pulls.tolist(), strict=True) if n)
         pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())
         return pulled, pulls, np.diag(np.array(pulls, dtype=np.float64))
 
-    def _seen(
-        self, pulled: Sequence[int], pulls: Sequence[int], release: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return what a release tells: linear functions of theta, and the precision of each."""
-        variance = release**2 @ (1 / (4 * np.array(pulls))) + self._division.fee / 4
-        return release @ self._vectors(pulled), 1 / variance
+    def _before(self, arms: Sequence[int] | IntArray) -> Knowledge:
+        vectors = np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
+        return Knowledge(tuple(arms), vectors, self._division.known, self._division.fee, [])
 
-    def _vectors(self, arms: Sequence[int] | IntArray) -> FloatArray:
-        return np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
+    def _after_first(self, first: Plan, arms: Sequence[int], own: Sequence[int]) -> Knowledge:
+        """Return what the first release tells of `arms`, if delta counts for those of `own` only.
+
+        Of an arm that is not pulled, later or ever, no release tells its delta.
+        """
+        pulled, _, matrix = first
+        rows, precision = self._before(pulled).seen(first)
+        pulls = np.linalg.norm(matrix, axis=1)
+        factors = 1 / (1 + self._tau**2 * precision * pulls**2)
+        known = self._before(arms)
+        vectors, linear, precision = known.vectors, rows.T, precision * factors
+        information = known.information + _information(rows, precision)
+        if self._tau:
+            left = 1 + np.equal.outer(arms, pulled) @ (factors - 1)
+            deviations = self._tau * np.sqrt(left)
+            columns = np.equal.outer(arms, own) * deviations[:, None]
+            vectors = np.hstack([vectors * left[:, None], columns])
+            information = linalg.block_diag(information, np.eye(len(own)))
+            each = self._tau * pulls / np.sqrt(factors)
+            linear = np.vstack([linear, np.equal.outer(own, pulled) * each])
+        return Knowledge(tuple(arms), vectors, information, known.fee, [(linear, precision)])
+
+    @cached_property
+    def _tau(self) -> float:
+        """The misfit that counts: none where features leave the means free."""
+        arms, rank = len(self.features), self._division.vectors.shape[1]
+        assert self.misfit is not None
+        return 0.0 if arms in {2, rank} else self.misfit
+
+    @cached_property
+    def _model(self) -> FloatArray:
+        """The features that plans are computed from."""
+        arms = len(self.features)
+        alone = arms == 2 or not self.features.any()
+        one_hot = self.misfit == math.inf or (self.misfit and alone)
+        return np.eye(arms) if one_hot else self.features
 
     @cached_property
     def _distinct(self) -> tuple[IntArray, IntArray]:
-        return distinct(self.features)
+        return distinct(self._model)
 
     @property
     def _places(self) -> IntArray:
@@ -187,7 +316,7 @@ class DPDesign:
 
     @cached_property
     def _division(self) -> Division:
-        basis, coordinates = canonical_basis(self.features[self._distinct[0]])
+        basis, coordinates = canonical_basis(self._model[self._distinct[0]])
         return Division(coordinates, basis, fee(self.epsilon, self.budget))
 
     @property
@@ -196,7 +325,11 @@ class DPDesign:
 
     @cached_property
     def _first(self) -> PrivateDesign:
-        return self._division.best(self.timetable.pulls[0])
+        timetable, even = self._choice
+        if even:
+            each = timetable.pulls[0] // len(self.features)
+            return PrivateDesign(np.full(len(self.features), each), math.nan, math.nan)
+        return self._division.best(timetable.pulls[0])
 
 
 def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:

@@ -23,11 +23,16 @@ from dpbai.ranking import ROUNDING
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
 _FEW_RUNS, _MOST_RUNS = 1024, 4096
-_MOST_PHASES = 3
 # By the number of phases: how many arms go on after the first, and its shares of the budget.
 _FIRST_SHARES = (2 / 5, 3 / 5, 4 / 5)
 _TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6), _FIRST_SHARES)}
+_TRIED_WITH_MISFIT = {
+    2: ((2, 4, 8), _FIRST_SHARES),
+    3: ((4, 6, 16), (2 / 5, 3 / 5)),
+    4: ((8, 16, 32), (2 / 5,)),
+}
 _OTHERS = ((12,), (1 / 2,))
+_SPREAD = 0.1  # standard deviation of linear means over the arms, if there is a misfit
 _LEVEL = 0.75  # of success in one phase, at which timetables are compared
 _WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
 _HALVINGS = 20
@@ -41,16 +46,19 @@ class Timetable:
     pulls: tuple[int, ...]
 
 
-def timetables(arms: int, budget: int, least: int, phases: int | None) -> Iterator[Timetable]:
+def timetables(
+    arms: int, budget: int, least: int, phases: int | None, *, misfit: bool = False
+) -> Iterator[Timetable]:
     """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
 
     The first phase needs at least `least` pulls; the others need one each.
     """
-    for number in range(1, _MOST_PHASES + 1) if phases is None else (phases,):
+    candidates = _TRIED_WITH_MISFIT if misfit else _TRIED
+    for number in (1, *candidates) if phases is None else (phases,):
         if number == 1:
             yield Timetable((arms, 1), (budget,))
         elif number <= min(arms - 1, budget - least + 1):
-            tried, shares = _TRIED.get(number, _OTHERS)
+            tried, shares = candidates.get(number, _OTHERS)
             for size in sorted({min(max(size, number), arms - 1) for size in tried}):
                 sizes = [1]
                 for p in range(1, number):
@@ -69,17 +77,26 @@ class Rehearsal:
     which a single phase finds the best arm in three of four runs. Beyond 256 arms, those far from
     the centre of all are tried. In later phases survivors are pulled equally often.
 
-    It is told the vectors, shape (K, r), a design of one phase, shape (K,), the fee 8 / epsilon^2,
-    and the candidates, those with fewer phases first.
+    With a misfit, made-up means are linear ones, with a standard deviation of 0.1 over the arms,
+    plus independent normal delta_i; the estimates are those of `DPDesign`.
+
+    Parameters are the vectors, shape (K, r), a design of one phase, shape (K,), the fee
+    8 / epsilon^2, the candidates, those with fewer phases first, and the misfit.
     """
 
     def __init__(
-        self, vectors: FloatArray, pulls: IntArray, fee: float, candidates: Sequence[Timetable]
+        self,
+        vectors: FloatArray,
+        pulls: IntArray,
+        fee: float,
+        candidates: Sequence[Timetable],
+        misfit: float = 0.0,
     ) -> None:
         rng = np.random.default_rng(0)
         self.candidates = candidates
         self.largest = max(timetable.sizes[1] for timetable in candidates)
         self.fee, self.budget = fee, int(pulls.sum())
+        self.places = np.flatnonzero(pulls)
         self.pulls = pulls[pulls > 0].astype(np.float64)
         white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, fee))
         # Principal axes, so that the made-up numbers depend on no basis and no order of arms.
@@ -87,17 +104,31 @@ class Rehearsal:
         axes *= np.where(((white @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
         white = white @ axes
         self.pulled = white[pulls > 0]
+        self.considered = np.arange(len(white))
         if len(white) > _ARMS:
             distance = ((white - white.mean(axis=0)) ** 2).sum(axis=1)
-            white = white[np.argsort(-distance, kind="stable")[:_ARMS]]
+            self.considered = np.argsort(-distance, kind="stable")[:_ARMS]
+            white = white[self.considered]
         self.arms = white
         self.runs = runs = min(_MOST_RUNS, _ENTRIES // len(white))
         most = max(len(timetable.pulls) for timetable in candidates)
         truth, self.noise = rng.standard_normal((2, runs, white.shape[1]))
         self.later = rng.standard_normal((most, runs, self.largest)).transpose(0, 2, 1)
         self.means = truth @ white.T
+        self.misfit = misfit
+        if misfit:
+            spread, size = self.means.std(axis=1).mean(), np.abs(self.means).max()
+            scale = _SPREAD / spread if spread > ROUNDING * size else 0.0
+            self.means *= scale
+            delta = misfit * rng.standard_normal((runs, len(vectors)))
+            self.observed = scale * truth @ self.pulled.T + delta[:, pulls > 0]
+            self.errors = rng.standard_normal(self.observed.shape)
+            self.means += delta[:, self.considered]
         best = self.means.max(axis=1, keepdims=True)
         self.right = self.means >= best - ROUNDING * np.abs(best)  # copies of the best are, too
+        self.first: dict[int, tuple[NDArray[Any], ...]] = {}
+        if misfit:
+            return
         low, high = 2.0**-10, 2.0**10
         errors = self.noise @ white.T
         for _ in range(_HALVINGS):
@@ -106,7 +137,6 @@ class Rehearsal:
             often = self._share_right(found) > _LEVEL
             low, high = (low, factor) if often else (factor, high)
         self.means *= np.sqrt(low * high)
-        self.first: dict[int, tuple[NDArray[Any], ...]] = {}
 
     def choice(self) -> Timetable:
         """Return the candidate that does best; fewer phases, if more add next to nothing.
@@ -130,12 +160,10 @@ class Rehearsal:
         """Return how often a timetable finds the best arm, in all runs or the first few."""
         first, *others = timetable.pulls
         if first not in self.first:
-            share = information(self.pulls * (first / self.budget), self.fee)
-            arms = self.arms @ whitening(self.pulled, share)
-            estimates = self.means + self.noise @ arms.T
+            estimates, covariance = self._estimates(first)
             order = _largest(estimates, self.largest)
             best = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
-            self.first[first] = arms @ arms.T, order.T, *best
+            self.first[first] = covariance, order.T, *best
         covariances, *ranked = self.first[first]
         active, estimates, means = (each[: timetable.sizes[1], :runs] for each in ranked)
         covariance = covariances[active[:, None], active]
@@ -161,6 +189,22 @@ class Rehearsal:
             covariance = np.take_along_axis(covariance, kept[:, None], axis=0)
             covariance = np.take_along_axis(covariance, kept[None], axis=1)
         return self._share_right(active[0])
+
+    def _estimates(self, first: int) -> tuple[FloatArray, FloatArray]:
+        """Return what so many pulls estimate in each run, and the covariance of the errors."""
+        share = information(self.pulls * (first / self.budget), self.fee)
+        if not self.misfit:
+            arms = self.arms @ whitening(self.pulled, share)
+            return self.means + self.noise @ arms.T, arms @ arms.T
+        factors = 1 / (1 + self.misfit**2 * share)
+        whiten = whitening(self.pulled, share * factors)
+        seen = self.observed + self.errors / np.sqrt(share)
+        linear = (seen * (share * factors)) @ (self.pulled @ whiten)
+        same = np.equal.outer(self.considered, self.places)
+        left = 1 + same @ (factors - 1)
+        arms = (self.arms @ whiten) * left[:, None]
+        covariance = arms @ arms.T + np.diag(self.misfit**2 * left)
+        return linear @ arms.T + (seen * (1 - factors)) @ same.T, covariance
 
     def _share_right(self, found: IntArray) -> float:
         """Return how often an answer is right, for those of the first few runs or of all."""

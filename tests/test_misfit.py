@@ -1,0 +1,130 @@
+"""The mixed model of DPDesign: means that are linear but for independent deviations."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import dpbai
+from dpbai import DPDesign
+
+RNG = np.random.default_rng(5)
+FEATURES = RNG.normal(size=(20, 4))
+
+
+def walk(policy, seed=0):
+    """Yield the phases on a path whose survivors are drawn at random."""
+    rng = np.random.default_rng(seed)
+    active, past = tuple(range(len(policy.features))), ()
+    while len(active) > 1:
+        past += (policy.phase(len(past) + 1, active, past),)
+        yield past[-1]
+        active = tuple(sorted(rng.choice(active, past[-1].keep, replace=False).tolist()))
+
+
+@pytest.mark.parametrize(("misfit", "epsilon"), [(0.01, 0.3), (0.05, 1.0), (0.5, math.inf)])
+def test_estimates_are_best_linear_unbiased_predictions(misfit, epsilon):
+    """Against kriging with dense matrices: all releases at once, theta by least squares."""
+    policy = DPDesign(FEATURES, budget=3000, epsilon=epsilon, misfit=misfit, phases=3)
+    rows, variances = [], []
+    for phase in walk(policy, seed=2):
+        rows.append(np.zeros((phase.coordinates, 20)))
+        rows[-1][:, list(phase.pulled)] = phase.release
+        sampling = phase.release**2 @ (1 / (4 * np.array(phase.pulls)))
+        variances.append(sampling + 2 / epsilon**2)
+        observed = np.vstack(rows)
+        inverse = np.linalg.inv(
+            misfit**2 * observed @ observed.T + np.diag(np.concatenate(variances))
+        )
+        linear = observed @ FEATURES
+        theta = np.linalg.solve(linear.T @ inverse @ linear, linear.T @ inverse)
+        residuals = np.eye(len(inverse)) - linear @ theta
+        expected = FEATURES @ theta + misfit**2 * observed.T @ inverse @ residuals
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(
+            phase.decoder / size, expected[list(phase.active)] / size, atol=1e-9
+        )
+    assert len(rows) == 3
+
+
+def test_a_tiny_misfit_plans_as_none():
+    """The plans of linear means are the limit of those with a misfit."""
+    none, tiny = (DPDesign(FEATURES, budget=900, epsilon=0.5, misfit=m) for m in (0, 1e-9))
+    vars(tiny)["_choice"] = none.timetable, False
+    for one, other in zip(walk(none), walk(tiny), strict=True):
+        assert (one.pulled, one.pulls) == (other.pulled, other.pulls)
+        np.testing.assert_allclose(other.decoder, one.decoder, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("features", "misfit"),
+    [(FEATURES[:8], math.inf), (FEATURES[:4], 0.05), ([[1.0, 2.0], [1.0, 2.0]], 0.05)],
+)
+def test_features_that_do_not_count_are_one_hot(features, misfit):
+    """With an infinite misfit; where features leave all means free; and of two arms."""
+    ours = DPDesign(features, budget=400, epsilon=0.5, misfit=misfit)
+    one_hot = DPDesign(np.eye(len(features)), budget=400, epsilon=0.5, misfit=0)
+    for one, other in zip(walk(ours), walk(one_hot), strict=True):
+        assert sorted(one.pulls) == sorted(other.pulls)
+        np.testing.assert_allclose(
+            one.decoder @ one.decoder.T, other.decoder @ other.decoder.T, rtol=1e-6, atol=1e-12
+        )
+
+
+def test_success_rises_where_that_of_linear_means_falls():
+    """At least 180 of 200 against at most 20; the best arm lies 0.15 above its linear mean."""
+    line = np.column_stack([np.ones(10), np.arange(10)])
+    means = 0.3 + 0.03 * np.arange(10)
+    means[4] += 0.2
+    instance = dpbai.Instance(line, rewards=[dpbai.Bernoulli(mean) for mean in means])
+    linear, mixed = (
+        dpbai.simulate(
+            DPDesign(line, budget=20_000, epsilon=1, misfit=misfit), instance, trials=200
+        ).successes
+        for misfit in (0, None)
+    )
+    assert linear <= 20
+    assert mixed >= 180
+
+
+def test_what_an_observer_learns_is_what_is_promised():
+    """The exact audit of three arms in a plane, of which the plan makes estimates with a misfit."""
+    policy = DPDesign(
+        [[1.0, 0.0], [0.0, 1.0], [0.7, 0.6]], budget=6, epsilon=0.8, misfit=0.2, phases=1
+    )
+    assert dpbai.certificate(policy).epsilon == pytest.approx(0.8, rel=1e-12)
+    assert 0.5 < dpbai.exact_audit(policy).epsilon < 0.8
+
+
+def test_arms_in_any_order_are_planned_alike_with_a_misfit():
+    order = np.random.default_rng(1).permutation(20)
+    one, other = (
+        DPDesign(features, budget=700, epsilon=0.3, misfit=0.1)
+        for features in (FEATURES, FEATURES[order])
+    )
+    assert one.timetable == other.timetable
+    first, again = one.phase(1, range(20)), other.phase(1, range(20))
+    names = [int(order[arm]) for arm in again.pulled]
+    assert dict(zip(names, again.pulls, strict=True)) == dict(
+        zip(first.pulled, first.pulls, strict=True)
+    )
+    columns = [names.index(arm) for arm in first.pulled]
+    np.testing.assert_allclose(again.decoder[np.argsort(order)][:, columns], first.decoder)
+
+
+def test_plans_of_many_arms_need_no_square_of_their_number():
+    features = np.random.default_rng(0).normal(size=(4000, 3))
+    tracemalloc.start()
+    policy = DPDesign(features, budget=20_000, epsilon=1)
+    assert len(list(walk(policy))) > 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * 4000**2 / 2
+
+
+@pytest.mark.parametrize("misfit", [-0.1, 1.5, math.nan])
+def test_a_misfit_is_a_share_of_the_range_of_rewards_or_infinite(misfit):
+    with pytest.raises(ValueError, match="misfit must"):
+        DPDesign(FEATURES, budget=100, epsilon=1, misfit=misfit)
+    assert DPDesign(FEATURES, budget=100, epsilon=1).misfit == 0.04
