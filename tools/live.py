@@ -117,12 +117,11 @@ def archive() -> bytes:
 
 
 def bundle() -> None:
-    """Join `book/live/page.js`, the editor and the worker into one script."""
-    subprocess.run(
-        [MODULES / ".bin/esbuild", ROOT / "book/live/page.js", "--bundle", "--minify"]
-        + ["--legal-comments=linked", "--log-level=warning", f"--outfile={BUILD / 'page.js'}"],
-        check=True,
-    )
+    """Join `book/live/page.js`, the editor and the worker into one script, and what planes use."""
+    options = ["--bundle", "--minify", "--global-name=livePython", "--legal-comments=linked"]
+    for name in ("page.js", "python.js"):
+        command = [MODULES / ".bin/esbuild", ROOT / "book/live" / name, f"--outfile={BUILD / name}"]
+        subprocess.run([*command, *options, "--log-level=warning"], check=True)
 
 
 def assemble() -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from docutils import nodes
 from sphinx.application import Sphinx
 
 LIVE = Path("build/live")
@@ -137,17 +136,18 @@ def purge(html: Path, program: Path) -> None:
         subprocess.run(command, check=True)
 
 
-def offer_to_run(app: Sphinx, *given: Any) -> None:
-    """Put the button on a page that has code cells."""
-    doctree: nodes.document | None = given[-1]
-    if doctree is None or not Path(app.srcdir, LIVE).is_dir():
-        return
-    if any("cell_input" in part["classes"] for part in doctree.findall(nodes.container)):
+def add_scripts(app: Sphinx, *given: Any) -> None:
+    """Put the button on a page that has code cells, and the plane where there is a place for it."""
+    context: dict[str, Any] = given[-2]
+    body = context.get("body", "")
+    if 'class="cell_input' in body and Path(app.srcdir, LIVE).is_dir():
         app.add_js_file("run.js")
+    if 'class="plane"' in body:
+        app.add_js_file("plane.js")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    app.connect("html-page-context", offer_to_run)
+    app.connect("html-page-context", add_scripts)
     app.connect("build-finished", lighten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -81,7 +81,8 @@ def start() -> Shell:
     sys.path[:0] = ["/home/pyodide", "/home/pyodide/book"]
     # A browser has one process, to which every lock on a file is granted. An error
     # comes where another is started, not where the library imports what could.
-    sys.modules["fcntl"] = SimpleNamespace(flock=lambda *_: None, LOCK_EX=2)
+    locks = {"LOCK_SH": 1, "LOCK_EX": 2, "LOCK_NB": 4, "LOCK_UN": 8}
+    sys.modules["fcntl"] = SimpleNamespace(flock=lambda *_: None, **locks)
     sys.modules["_multiprocessing"] = ModuleType("_multiprocessing")
     sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
     Shell.displayhook_class, Shell.display_pub_class = Result, Publisher
