@@ -18,8 +18,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.max_det import basis_coordinates
-from dpbai.scaling import span_coordinates
+from dpbai.scaling import Span
 
 _REFRESH = 50
 _MAX_STEPS = 100_000
@@ -47,13 +46,13 @@ class Design:
     max_variance: float
 
 
-def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
+def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> Design:
     """Find a G-optimal design of the rows of `vectors`.
 
     Parameters
     ----------
     vectors : array_like of shape (K, d)
-        Feature vectors, K >= 1, of any rank r.
+        Feature vectors, K >= 1, of any rank r; or their `Span`.
     tolerance : float, default 1e-8
         At least 1e-12. The search ends when the largest variance is at most r (1 + tolerance).
 
@@ -75,29 +74,19 @@ def g_optimal_design(vectors: ArrayLike, *, tolerance: float = 1e-8) -> Design:
     1986). Now and then Newton's step on the support comes between, which ends the slow zigzag near
     the optimum. The start is the column-pivoted QR basis.
     """
-    array = _check.matrix(vectors, "vectors", least_rows=1)
+    span = Span.of(vectors)
     tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
-    return design_in_basis(span_coordinates(array), tolerance)[0]
-
-
-def design_in_basis(
-    reduced: FloatArray, tolerance: float = 1e-8
-) -> tuple[Design, IntArray, FloatArray]:
-    """Return a G-optimal design of vectors that span R^r, a basis, and all coordinates in it."""
-    arms, rank = reduced.shape
-    weights = np.zeros(arms)
-    if rank == 0:
-        nothing = np.empty(0, dtype=np.int64)
-        return Design(weights, nothing, 0.0), nothing, reduced
+    weights = np.zeros(len(span.vectors))
+    if not span.rank:
+        return Design(weights, span.basis, 0.0)
     # The design does not depend on the basis; in that of the start all numbers are of order one.
-    basis, coordinates = basis_coordinates(reduced)
-    vectors = _refined(coordinates, reduced, reduced[basis])
-    weights[basis] = 1 / rank
-    weights = _exchange(vectors, weights, tolerance)
-    weights = _reduce_support(vectors, weights)
+    rows = _refined(span.coordinates, span.reduced, span.reduced[span.basis])
+    weights[span.basis] = 1 / span.rank
+    weights = _exchange(rows, weights, tolerance)
+    weights = _reduce_support(rows, weights)
     # No design has less than the rank: what is computed below it is rounding.
-    variance = max(float(rank), float(_variances(vectors, weights).max()))
-    return Design(weights, np.flatnonzero(weights), variance), basis, coordinates
+    variance = max(float(span.rank), float(_variances(rows, weights).max()))
+    return Design(weights, np.flatnonzero(weights), variance)
 
 
 def whitening(

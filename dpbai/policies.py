@@ -26,7 +26,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
-from dpbai.g_optimal import design_in_basis
+from dpbai.g_optimal import g_optimal_design
 from dpbai.max_det import max_det
 from dpbai.noise import (
     CALIBRATIONS,
@@ -38,7 +38,7 @@ from dpbai.noise import (
     gaussian_sigma,
 )
 from dpbai.phase import Phase, checked_step
-from dpbai.scaling import rank, span_coordinates
+from dpbai.scaling import Span
 from dpbai.schedule import (
     Schedule,
     baseline_collections,
@@ -135,10 +135,10 @@ class DPBAI:
 
     def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
-        vectors = self.features[list(active)]
-        if not pulls_max_det(rank(vectors), len(active)):
+        span = Span(self.features[list(active)])
+        if not pulls_max_det(span.rank, len(active)):
             return active, None
-        found = max_det(vectors)
+        found = max_det(span)
         return tuple(active[i] for i in found.indices), found.coordinates
 
 
@@ -274,13 +274,13 @@ class ODLinBAI:
     def phase(self, index: int, active: Sequence[int]) -> Phase:
         """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
-        vectors = span_coordinates(self.scaled_features[list(active)])
-        design, basis, coordinates = design_in_basis(vectors)
+        span = Span(self.scaled_features[list(active)])
+        vectors, design = span.reduced, g_optimal_design(span)
         support = design.support
         pulls = self._rounded_up(design.weights[support])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             release = vectors[support].T * pulls
-            decoder = _least_squares(vectors[basis], coordinates, support, pulls)
+            decoder = _least_squares(vectors[span.basis], span.coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
             raise ValueError(
                 "features must not differ so much in scale: least squares overflows for active "
@@ -380,7 +380,7 @@ class DPHalving(ODLinBAI):
     @cached_property
     def dimension(self) -> int:
         """The rank of the features, at least 1."""
-        return max(1, rank(self.features))
+        return max(1, Span(self.features).rank)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
         """Return the plan of phase `index` for the `active` arms, as many as it has."""

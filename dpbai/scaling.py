@@ -8,9 +8,11 @@ columns are brought to one order of magnitude. Nothing here knows of designs or 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from dpbai import _check
@@ -20,18 +22,137 @@ from dpbai._ties import first_largest
 BoolArray = NDArray[np.bool_]
 
 _WIDE, _SWEEPS = 30, 100
+_SWAP_GAIN = 1e-10
+_MISSED = 1e-9  # of the largest entry of a column
+_ROUNDING = 1e-12
 _PLAIN = 1e-9  # of moments, whose rounding errors are below 1e-13 of the largest
 
 
-def rank(vectors: FloatArray) -> int:
-    """Return the rank of the rows, whatever the scales of rows and columns.
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The span of vectors: its dimension, and the vectors in coordinates of it.
 
-    Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit size
-    before the singular values are compared with rounding error.
+    It is made once of the vectors that a phase chooses among, and handed on. Each part is computed
+    when it is first asked for.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, d)
+        Finite rows of any rank r, K >= 1. `Span.of` checks them.
     """
-    vectors = _check.matrix(vectors, "vectors", least_rows=1)
-    tall = vectors if len(vectors) >= vectors.shape[1] else vectors.T
-    return tall.shape[1] if _plainly_independent(tall) else _visible_rank(balancings(vectors)[0][0])
+
+    vectors: FloatArray
+
+    @classmethod
+    def of(cls, vectors: ArrayLike | Span) -> Span:
+        """Return the span of vectors from elsewhere, or the one that is given."""
+        if isinstance(vectors, Span):
+            return vectors
+        return cls(_check.matrix(vectors, "vectors", least_rows=1))
+
+    @cached_property
+    def rank(self) -> int:
+        """r, whatever the scales of rows and columns.
+
+        Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit
+        size before the singular values are compared with rounding error.
+        """
+        arms, dimension = self.vectors.shape
+        tall = self.vectors if arms >= dimension else self.vectors.T
+        if _plainly_independent(tall):
+            return int(tall.shape[1])
+        return _visible_rank(balancings(self.vectors)[0][0])
+
+    @cached_property
+    def reduced(self) -> FloatArray:
+        """The vectors in coordinates of their span, eq. (9), shape (K, r).
+
+        Vectors of full column rank keep the coordinates they have. Otherwise the basis is
+        orthonormal: lengths and angles are unchanged.
+        """
+        vectors = self.vectors
+        if self.rank == vectors.shape[1]:
+            return vectors
+        ways = balancings(vectors)
+        if ways[0][0] is vectors:
+            # Scaling rows leaves their span alone, and lets no long arm hide a short one.
+            axes = linalg.svd(unit_rows(vectors), full_matrices=False)[2]
+            return np.asarray(vectors @ axes[: self.rank].T)
+        # Rows are combinations of some of them, of which a triangle tells lengths and angles: in
+        # the balance in which the combinations miss least, since no row may hide a part of another.
+        found = []
+        for scaled, rows, columns in ways:
+            indices = pivots(unit_rows(scaled), self.rank)
+            parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
+            missed = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
+            largest = np.abs(vectors).max(axis=0)
+            error = float(np.abs(missed / np.where(largest > 0, largest, 1.0)).max())
+            found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
+        _, basis, parts, rows = min(found, key=lambda way: way[0])
+        # With pivots, and the longest coordinates first, it is right for each of them.
+        longest = np.argsort(-np.abs(basis).max(axis=0))
+        triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
+        return np.ldexp(parts[:, order] @ triangle[: self.rank].T, rows[:, None])
+
+    @property
+    def basis(self) -> IntArray:
+        """Rows that form a basis, shape (r,), with coordinates of order one however badly scaled.
+
+        Computations that do not depend on the basis are done in this one.
+        """
+        return self._in_basis[0]
+
+    @property
+    def coordinates(self) -> FloatArray:
+        """The coordinates of all rows in that basis, shape (K, r)."""
+        return self._in_basis[1]
+
+    @cached_property
+    def _in_basis(self) -> tuple[IntArray, FloatArray]:
+        vectors, found = self.reduced, []
+        if not self.rank:
+            return np.empty(0, dtype=np.int64), vectors
+        for scaled, rows, _ in balancings(vectors):
+            units = scaled / np.abs(scaled).max(axis=0)
+            indices = pivots(units, self.rank)
+            if rows.any():
+                indices = swap_search(units, indices, rows)
+            try:
+                coordinates = coordinates_in(units, indices, rows)
+            except np.linalg.LinAlgError:
+                raise ValueError("vectors must not differ so much in scale") from None
+            # No scale of a row may hide the part of another: the coordinates give the vectors.
+            largest = np.abs(vectors).max(axis=0)
+            with np.errstate(all="ignore"):
+                missed = np.abs(coordinates @ vectors[indices] - vectors) / largest
+            error = float(missed.max())
+            found.append((error if error >= 0 else np.inf, indices, coordinates))
+            if error <= _MISSED:
+                break
+        return min(found, key=lambda basis: basis[0])[1:]
+
+    @cached_property
+    def canonical(self) -> tuple[IntArray, FloatArray]:
+        """A basis that no swap improves, and the coordinates of all rows in it.
+
+        It is searched for in coordinates in which the second moment of all rows is the identity, so
+        it is the same, except for rounding, after every linear map of the vectors.
+        """
+        if not self.rank:
+            return self._in_basis
+        axes, _ = np.linalg.qr(self.coordinates)
+        basis = swap_search(axes, pivots(axes, self.rank))
+        return basis, coordinates_in(axes, basis)
+
+
+def rank(vectors: ArrayLike) -> int:
+    """Return the rank of the rows, whatever the scales of rows and columns: `Span.rank`."""
+    return Span.of(vectors).rank
+
+
+def span_coordinates(vectors: ArrayLike) -> FloatArray:
+    """Return the rows in coordinates of their span, eq. (9): `Span.reduced`."""
+    return Span.of(vectors).reduced
 
 
 def _plainly_independent(vectors: FloatArray) -> bool:
@@ -105,47 +226,6 @@ def _visible_rank(scaled: FloatArray) -> int:
     return int(np.count_nonzero(singular > errors))
 
 
-def span_coordinates(vectors: FloatArray) -> FloatArray:
-    """Return the rows in coordinates of their span, eq. (9).
-
-    Vectors of full column rank keep the coordinates they have. Otherwise the basis is orthonormal.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (K, d)
-        Rows of rank r.
-
-    Returns
-    -------
-    ndarray of shape (K, r)
-        The same vectors in r coordinates; lengths and angles are unchanged.
-    """
-    vectors = _check.matrix(vectors, "vectors", least_rows=1)
-    dimension = rank(vectors)
-    if dimension == vectors.shape[1]:
-        return vectors
-    ways = balancings(vectors)
-    if ways[0][0] is vectors:
-        # Scaling rows leaves their span alone, and lets no long arm hide a short one.
-        axes = linalg.svd(unit_rows(vectors), full_matrices=False)[2]
-        return np.asarray(vectors @ axes[:dimension].T)
-    # Rows are combinations of some of them, of which a triangle tells lengths and angles: in the
-    # balance in which the combinations miss least, since no row may hide a part of another.
-    found = []
-    for scaled, rows, columns in ways:
-        indices = pivots(unit_rows(scaled), dimension)
-        parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
-        missed = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
-        largest = np.abs(vectors).max(axis=0)
-        error = float(np.abs(missed / np.where(largest > 0, largest, 1.0)).max())
-        found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
-    _, basis, parts, rows = min(found, key=lambda way: way[0])
-    # With pivots, and the longest coordinates first, it is right for each of them, however short.
-    longest = np.argsort(-np.abs(basis).max(axis=0))
-    triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
-    return np.ldexp(parts[:, order] @ triangle[:dimension].T, rows[:, None])
-
-
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
     """Return rows that form a basis: the longest, then the one farthest from its span, and so on.
 
@@ -169,3 +249,45 @@ def unit_rows(vectors: FloatArray) -> FloatArray:
 
 def _divided(vectors: FloatArray, sizes: FloatArray) -> FloatArray:
     return np.asarray(vectors / np.where(sizes > 0, sizes, 1.0))
+
+
+def coordinates_in(
+    vectors: FloatArray, indices: IntArray, rows: IntArray | None = None
+) -> FloatArray:
+    """Return coordinates in a basis; of `vectors` with exponents `rows`, if these are given."""
+    coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
+    if rows is not None and rows.any():
+        # Balanced rows have coordinates of order one: what is left of a zero must not be enlarged.
+        coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
+        coordinates = np.ldexp(coordinates, rows[:, None] - rows[indices])
+    coordinates[indices] = np.eye(len(indices))
+    return coordinates
+
+
+def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = None) -> IntArray:
+    """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
+
+    A swap multiplies the volume by the coordinate that it removes, so the search ends when no
+    coordinate exceeds 1. Swaps update the coordinates by a rank-one correction; they are computed
+    afresh at the end, and the search goes on if rounding had hidden a swap. With exponents `rows`
+    of the vectors, see `balancings`, no correction bears them, so each swap is the last.
+    """
+    indices, dimension = basis.copy(), basis.size
+    while True:
+        coordinates = coordinates_in(vectors, indices, rows)
+        swapped = False
+        while True:
+            row, column = divmod(first_largest(np.abs(coordinates).ravel()), dimension)
+            pivot = coordinates[row, column]
+            if abs(pivot) <= 1 + _SWAP_GAIN:
+                break
+            swapped = True
+            if rows is not None:
+                indices[column] = row
+                break
+            step = coordinates[row].copy()
+            step[column] -= 1
+            coordinates -= np.outer(coordinates[:, column] / pivot, step)
+            indices[column] = row
+        if not swapped:
+            return np.sort(indices)

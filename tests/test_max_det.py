@@ -15,7 +15,6 @@ from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det, scaling
-from dpbai.max_det import basis_coordinates
 from dpbai.scaling import balancings, rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
@@ -330,9 +329,3 @@ def test_a_scale_at_which_an_entry_overflows_is_not_taken():
     scaled, _, _ = balancings(vectors)[0]
     assert np.isfinite(scaled).all()
     assert rank(vectors) == 4
-
-
-@pytest.mark.parametrize("vectors", [np.zeros((2, 2)), np.ones((3, 2)), np.ones((1, 2))])
-def test_columns_that_depend_on_one_another_have_no_basis(vectors):
-    with pytest.raises(ValueError, match="vectors must have independent columns"):
-        basis_coordinates(vectors)

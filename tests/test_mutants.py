@@ -6,18 +6,17 @@ how often, and `estimates_differ` asks that true means lead to true estimates.
 """
 
 import math
-from importlib import import_module
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
-from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Uniform, schedule
+from dpbai import DPBAI, DPOD, Gaussian, Laplace, ODLinBAI, Uniform, max_det, schedule
 from dpbai.ranking import Ranking
 from dpbai.schedule import Schedule
 
-max_det = import_module("dpbai.max_det")  # the name `dpbai.max_det` is the function
 ORIGINAL_SUMS = Uniform.sums
 
 
@@ -92,8 +91,17 @@ def one_less(self, estimates):
     return estimates, max(1, self.keep - 1)
 
 
-def transposed(vectors, indices, *_):
-    return np.linalg.solve(vectors[indices], vectors.T).T
+def reordered(span):
+    """A mutant of the coordinates in the Max-Det collection: of its arms in the reverse order."""
+    found = max_det(span)
+    return replace(found, coordinates=found.coordinates[:, ::-1])
+
+
+def transposed(span):
+    """A mutant of the coordinates in the Max-Det collection: of columns in place of rows."""
+    found = max_det(span)
+    basis = span.vectors[found.indices]
+    return replace(found, coordinates=np.linalg.solve(basis, span.vectors.T).T)
 
 
 def printed_sizes_from_the_proof(self):
@@ -150,9 +158,9 @@ MUTANTS = {
         DP_BAI, sums_differ),
     "one pull too few": (
         Uniform, "sums", lambda law, n, *a: ORIGINAL_SUMS(law, n - 1, *a), DP_BAI, sums_differ),
-    "decoder transposed": (max_det, "_coordinates", transposed, LADDER, rates_differ),
-    "decoder transposed, seen in estimates": (
-        max_det, "_coordinates", transposed, OBLIQUE, estimates_differ),
+    "decoder in another order": ("dpbai.policies.max_det", None, reordered, LADDER, rates_differ),
+    "decoder transposed": (
+        "dpbai.policies.max_det", None, transposed, OBLIQUE, estimates_differ),
     "pulls rounded down": (schedule, "ceil_div", lambda a, b: a // b, (ladder, "DP-BAI", 241, 1.5),
         plans_differ),
     "pulls of a design rounded down": (

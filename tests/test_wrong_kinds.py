@@ -20,7 +20,6 @@ import dpbai
 from dpbai import audits, lemmas, lower, noise, scaling, schedule, tails, upper
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
-from dpbai.max_det import basis_coordinates
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 INSTANCE = dpbai.Instance(X, [0.1, 0.2])
@@ -201,7 +200,6 @@ CALLS |= {
     "schedule.pulls_max_det": (schedule.pulls_max_det, {"rank": 2, "size": 5}),
     "scaling.rank": (scaling.rank, {"vectors": X}),
     "scaling.span_coordinates": (scaling.span_coordinates, {"vectors": X}),
-    "max_det.basis_coordinates": (basis_coordinates, {"vectors": X}),
     "noise.gaussian_sigma": (
         noise.gaussian_sigma, {"epsilon": 1.0, "delta": 0.1, "calibration": "analytic"},
     ),

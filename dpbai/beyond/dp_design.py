@@ -30,10 +30,10 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai.beyond.private import Division, PrivateDesign, by_entries, distinct, fee
 from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
-from dpbai.max_det import canonical_basis
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
+from dpbai.scaling import Span
 from dpbai.schedule import enough
 
 MISFIT = 0.04  # by default; see Notes of `DPDesign`
@@ -316,7 +316,7 @@ class DPDesign:
 
     @cached_property
     def _division(self) -> Division:
-        basis, coordinates = canonical_basis(self._model[self._distinct[0]])
+        basis, coordinates = Span(self._model[self._distinct[0]]).canonical
         return Division(coordinates, basis, fee(self.epsilon, self.budget))
 
     @property

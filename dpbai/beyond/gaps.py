@@ -13,8 +13,7 @@ import numpy as np
 import scipy
 
 from dpbai._check import FloatArray
-from dpbai.max_det import basis_coordinates
-from dpbai.scaling import span_coordinates
+from dpbai.scaling import Span
 
 SMALLEST = 1e-6
 """The least gap for which linear programs are solved exactly enough."""
@@ -64,8 +63,8 @@ def _linear(
     features: FloatArray, best: int, gap: float, low: float, high: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return rows, of which means are `rows @ x`; and what bounds x: leads first, then means."""
-    reduced = span_coordinates(features)
-    rows = basis_coordinates(reduced)[1] if reduced.shape[1] else np.zeros((len(features), 1))
+    span = Span(features)
+    rows = span.coordinates if span.rank else np.zeros((len(features), 1))
     lead = rows[best] - np.delete(rows, best, axis=0)
     limits = np.repeat([-gap, high, -low], [len(lead), len(rows), len(rows)])
     return rows, np.vstack([-lead, rows, -rows]), limits

@@ -24,10 +24,9 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.max_det import basis_coordinates
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase
-from dpbai.scaling import span_coordinates
+from dpbai.scaling import Span
 
 _DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
@@ -252,10 +251,10 @@ def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
     as equal, and a lead of 1e-8 counts as none.
     """
     vectors = _check.matrix(features, "features", least_rows=1)
-    centred = span_coordinates(vectors - vectors.mean(axis=0))
-    if not centred.any():
+    centred = Span(vectors - vectors.mean(axis=0))
+    if not centred.rank:
         return ()
-    points = basis_coordinates(centred)[1]
+    points = centred.coordinates
     directions = np.random.default_rng(0).normal(size=(_DIRECTIONS, points.shape[1]))
     found = {
         arm

@@ -26,7 +26,7 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai._ties import TIE, ascending, first_smallest
 from dpbai.g_optimal import whitening
-from dpbai.max_det import canonical_basis
+from dpbai.scaling import Span
 
 _AT_ONCE = 64  # so many arms are weighed together
 _ROUNDS, _MORE_ROUNDS, _NEWCOMERS = 5, 15, 24
@@ -111,7 +111,7 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     """
     array = _check.matrix(vectors, "vectors", least_rows=1)
     first, _ = distinct(array)
-    basis, coordinates = canonical_basis(array[first])
+    basis, coordinates = Span(array[first]).canonical
     pulls = _check.whole(pulls, "pulls", least=max(1, len(basis)))
     due = fee(_check.epsilon(epsilon), pulls)
     design = Division(coordinates, basis, due).best(pulls)
