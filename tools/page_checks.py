@@ -198,7 +198,7 @@ def needless_tab_stops(page: Page) -> list[str]:
     """The tab key stops at what can be used or scrolled, and nowhere else."""
     return page.evaluate(
         """() => [...document.querySelectorAll("article [tabindex='0']")]
-          .filter(e => !e.matches("a, button, input, select, summary, [role=slider], .scrolls, img")
+          .filter(e => !e.matches("a, button, input, select, summary, [role=button], .scrolls, img")
                        && e.scrollWidth <= e.clientWidth + 1)
           .map(e => "a needless tab stop: " + e.outerHTML.slice(0, 80))"""
     )
