@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
 
 from dpbai import Phase, Schedule
 from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
@@ -130,15 +131,17 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
 
 _DROPPED: Any = {"marker": "x", "color": GREY, "markersize": 3.5}
 _KEPT: Any = {"marker": "o", "color": BLUE}
-_BEST: Any = {"marker": "*", "color": ORANGE, "markersize": 11, "zorder": 3}
+_BEST: Any = {"marker": "*", "color": ORANGE, "markersize": 12, "zorder": 3}
 _GOES_ON: Any = {"color": BLUE, "alpha": 0.45}
 _FOLLOWED: Any = {"color": ORANGE, "linewidth": 2}
+_SMALL = 8.5
+"""Size of letters in points where the usual one finds no room."""
 
 
 def funnel(
     phases: Sequence[Phase], estimated: Sequence[ArrayLike], answer: int, *, best: int
 ) -> Picture:
-    """Draw one run as a row of strips, one for each phase, in which survivors are joined.
+    """Draw one run as strips as wide as the arms are many, in which survivors are joined.
 
     Parameters
     ----------
@@ -155,52 +158,121 @@ def funnel(
     -------
     Picture
         Bars are one standard deviation of the privacy noise on each estimate, from the plan alone.
+        Below each strip stand its numbers, with the rank of the best arm among the estimates.
     """
     shown = [
         dict(zip(phase.active, np.asarray(values, dtype=float).tolist(), strict=True))
         for phase, values in zip(phases, estimated, strict=True)
     ]
     going_on = [*(set(phase.active) for phase in phases[1:]), {answer}]
-    # Arms stand side by side in a strip that is as wide as they are many.
+    widths = np.array([5 + len(phase.active) ** 0.85 for phase in phases])
+    starts = np.append(0, np.cumsum(widths + 1.5))
     at = [
-        {
-            arm: place + 0.5 * (number / len(phase.active) - 0.5) * min(1, len(phase.active) / 30)
-            for number, arm in enumerate(phase.active)
-        }
-        for place, phase in enumerate(phases)
+        dict(zip(phase.active, start + _spread(len(phase.active), width), strict=True))
+        for phase, start, width in zip(phases, starts, widths, strict=False)
     ]
-    with canvas(size=(WIDTH, 3.6)) as (figure, axes):
+    with canvas(size=(WIDTH, 4.0)) as (figure, axes):
         for place, (phase, values, kept) in enumerate(zip(phases, shown, going_on, strict=True)):
             deviations = np.linalg.norm(phase.decoder * phase.noise.standard_deviation, axis=1)
             bars = dict(zip(phase.active, deviations.tolist(), strict=True))
-            for label, arms, look in (
-                ("dropped", set(phase.active) - kept - {best}, _DROPPED),
-                ("kept", kept - {best}, _KEPT),
-                ("the best arm", {best} & set(phase.active), _BEST),
+            axes.axvspan(
+                starts[place], starts[place] + widths[place], color=GREY, alpha=0.1, linewidth=0
+            )
+            for arms, look in (
+                (set(phase.active) - kept - {best}, _DROPPED),
+                (kept - {best}, _KEPT),
+                ({best} & set(phase.active), _BEST),
             ):
                 chosen = sorted(arms)
                 x = [at[place][arm] for arm in chosen]
-                y, noise = ([of[arm] for arm in chosen] for of in (values, bars))
-                named = {"label": label} if not place else {}
-                axes.errorbar(x, y, noise, linestyle="none", linewidth=0.7, **named, **look)
+                y, noise = (np.array([of[arm] for arm in chosen]) for of in (values, bars))
+                axes.plot(x, y, linestyle="none", **look)
+                reach = np.stack([y - noise, y + noise, np.full_like(y, np.nan)], axis=1)
+                axes.plot(np.repeat(x, 3), reach.ravel(), color=look["color"], linewidth=0.7)
             for arm in sorted(kept) if place + 1 < len(phases) else ():
                 ends = [at[place][arm], at[place + 1][arm]], [values[arm], shown[place + 1][arm]]
                 axes.plot(*ends, zorder=1.5, **(_FOLLOWED if arm == best else _GOES_ON))
-        counts = [f"phase {phase.index}\n{len(phase.active)} arms" for phase in phases]
-        axes.set(
-            xticks=range(len(phases)),
-            xticklabels=counts,
-            ylabel="private estimate of the mean reward",
-        )
+            below = [
+                f"{phase.index}",
+                f"{len(phase.active)}",
+                f"{len(phase.pulled)}" + f" for {len(phase.active)}" * (len(phase.active) > 9),
+                f"±{deviations.mean():.2f}".replace("0.", ".") if deviations.any() else "none",
+                _rank(values, best),
+            ]
+            for line, text in enumerate(below):
+                lost = best in values and best not in kept and line == len(below) - 1
+                _under(axes, starts[place] + widths[place] / 2, line, text, bold=lost)
+        for line, text in enumerate(("phase", "arms", "pulled", "noise", "star is")):
+            _under(axes, -1.0, line, text, ha="right")
+        axes.set(xlim=(-1, starts[-1]), xticks=[], ylabel="private estimate of the mean")
         axes.grid(visible=False, axis="x")
-        axes.annotate(
-            f"arm {answer}",
-            (len(phases) - 1, shown[-1][answer]),
-            (9, 0),
-            textcoords="offset points",
-            va="center",
+        axes.spines["bottom"].set_visible(False)
+        _explain(axes, phases[0], going_on[0])
+        end = at[-1][answer], shown[-1][answer]
+        _note(axes, f"arm {answer}", end, (8, 0), color=ORANGE if answer == best else BLUE)
+        for place, (values, kept) in enumerate(zip(shown, going_on, strict=True)):
+            if best in values and best not in kept:
+                low = starts[place] + widths[place] / 2, axes.get_ylim()[0]
+                _note(axes, "best arm dropped", low, (0, 6), color=ORANGE, ha="center")
+    return figure
+
+
+def _spread(count: int, width: float) -> NDArray[np.float64]:
+    """Return places side by side within a strip, away from its edges."""
+    return width * (np.arange(count) + 0.5) / count
+
+
+def _rank(values: Mapping[int, float], arm: int) -> str:
+    """Return the place of an arm in the order of the estimates, such as 2nd."""
+    if arm not in values:
+        return "out"
+    rank = 1 + sum(value > values[arm] for value in values.values())
+    teen = 10 < rank % 100 < 14
+    return f"{rank}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(rank % 10, 'th')}"
+
+
+def _under(
+    axes: Axes, x: float, line: int, text: str, *, ha: str = "center", bold: bool = False
+) -> None:
+    """Write a number below a strip."""
+    axes.annotate(
+        text,
+        (x, 0),
+        (0, -5 - 12 * line),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha=ha,
+        va="top",
+        fontsize=_SMALL,
+        color=ORANGE if bold else BLACK,
+        weight="bold" if bold else "normal",
+        annotation_clip=False,
+    )
+
+
+def _note(
+    axes: Axes, text: str, point: tuple[float, float], away: tuple[float, float], **look: Any
+) -> None:
+    """Write a label beside a point."""
+    ground: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+    look = {"va": "center", "fontsize": _SMALL, "weight": "bold", "bbox": ground, **look}
+    axes.annotate(text, point, away, textcoords="offset points", zorder=4, **look)
+
+
+def _explain(axes: Axes, phase: Phase, kept: set[int]) -> None:
+    """Say above the first strip what its marks mean, with how many there are of each."""
+    arms = len(phase.active)
+    for place, text, color in (
+        (0.0, f"$\\bullet$ {len(kept)} kept", BLUE),
+        (0.16, f"$\\times$ {arms - len(kept)} dropped", "#5a5a5a"),
+        (0.38, "$\\bigstar$ the best arm", ORANGE),
+    ):
+        axes.text(
+            place,
+            1.02,
+            text,
+            transform=axes.transAxes,
+            color=color,
+            fontsize=_SMALL,
             weight="bold",
         )
-        axes.set_xlim(-0.3, len(phases) - 0.4)
-        figure.legend(loc="outside upper center", ncols=3)
-    return figure

@@ -32,11 +32,18 @@ GHOST = "#b8b8b8"
 
 # Shows the frame that is chosen, and what the page tells of it to readers and to screen readers.
 _ON_INPUT = (
-    "const box=this.closest('.explorer');"
-    "box.querySelectorAll('img').forEach((frame,number)=>frame.hidden=number!=this.value);"
+    "const box=this.closest('.explorer'),{runs,run}=box.dataset;"
+    "const shown=this.value*runs+ +run;"
+    "box.querySelectorAll('img').forEach((frame,number)=>frame.hidden=number!=shown);"
     "const told=box.querySelector('img:not([hidden])').dataset.told;"
     "box.querySelector('output').value=told;"
     "this.setAttribute('aria-valuetext',told)"
+)
+
+_ON_CLICK = (
+    "const box=this.closest('.explorer');"
+    "box.dataset.run=(+box.dataset.run+1)%box.dataset.runs;"
+    "box.querySelector('label>:is(input,select)').dispatchEvent(new Event('input'))"
 )
 
 
@@ -70,6 +77,7 @@ def explorer(
     *,
     control: Literal["slider", "dropdown"] = "slider",
     start: int = 0,
+    runs: int = 1,
 ) -> Explorer:
     """Draw a frame for each option, and tie them to a control.
 
@@ -81,11 +89,13 @@ def explorer(
         What the control calls each option, and the option itself.
     draw : callable
         `draw(option)` returns a picture, its alternative text, and the number that matters, which
-        the control shows beside the option.
+        the control shows beside the option. With several runs, `draw(option, run)` does.
     control : {"slider", "dropdown"}
         A slider suits ordered options.
     start : int, default 0
         Position of the option that is shown first.
+    runs : int, default 1
+        How many frames each option has, numbered from 0, which a button shows in turn.
 
     Returns
     -------
@@ -95,7 +105,8 @@ def explorer(
     Raises
     ------
     ValueError
-        If there are fewer than two options, `control` is neither, or `start` is no position.
+        If there are fewer than two options, `control` is neither, `start` is no position, or there
+        is no run.
     """
     if control not in _CONTROLS:
         raise ValueError(f"control must be one of {', '.join(_CONTROLS)}, got {control!r}")
@@ -103,21 +114,26 @@ def explorer(
         raise ValueError(f"options must be at least two, got {len(options)}")
     if not 0 <= start < len(options):
         raise ValueError(f"start must be a position of 0..{len(options) - 1}, got {start}")
-    drawn = [draw(option) for option in options.values()]
-    _steady([picture for picture, *_ in drawn])
-    told = [
-        html.escape(f"{name}: {number}") for name, (*_, number) in zip(options, drawn, strict=True)
-    ]
+    if runs < 1:
+        raise ValueError(f"runs must be at least 1, got {runs}")
+    numbers = [(run,) if runs > 1 else () for run in range(runs)]
+    drawn = [draw(option, *number) for option in options.values() for number in numbers]
+    if runs == 1:  # what chance draws differs in all, and has the axes that it needs
+        _steady([picture for picture, *_ in drawn])
+    names = [name for name in options for _ in numbers]
+    told = [html.escape(f"{name}: {each[2]}") for name, each in zip(names, drawn, strict=True)]
+    first = start * runs
     frames = [
-        _image(picture, alt, f' data-told="{text}"{"" if number == start else " hidden"}')
+        _image(picture, alt, f' data-told="{text}"{"" if number == first else " hidden"}')
         for number, ((picture, alt, _), text) in enumerate(zip(drawn, told, strict=True))
     ]
     name = html.escape(re.sub(r"\\(?:[()]|var)?", "", label))  # as it is read aloud
+    again = f' <button type="button" onclick="{_ON_CLICK}">Another run</button>' * (runs > 1)
     markup = (
-        f'<div class="explorer"><label><span class="mathjax_process">{html.escape(label)}</span> '
-        f"{_CONTROLS[control](told, start, name)}</label> <output>{told[start]}</output>\n"
-        + "\n".join(frames)
-        + "\n</div>"
+        f'<div class="explorer" data-runs="{runs}" data-run="0">'
+        f'<label><span class="mathjax_process">{html.escape(label)}</span> '
+        f"{_CONTROLS[control](told[::runs], start, name)}</label>{again} "
+        f"<output>{told[first]}</output>\n" + "\n".join(frames) + "\n</div>"
     )
     return Explorer(label, len(frames), markup)
 

@@ -44,10 +44,10 @@ def test_a_funnel_shows_every_estimate_and_joins_those_of_survivors() -> None:
     assert phases[0].keep == 2
     values = [[0.1, 0.5, 0.4, 0.2], [0.45, 0.55]]
     (axes,) = drawings.funnel(phases, values, 2, best=2).axes
-    points = [y for c in axes.containers for y in c.lines[0].get_ydata()]
-    assert sorted(points) == sorted(values[0] + values[1])
-    bars = {len(c.lines[0].get_ydata()): c for c in axes.containers}
-    assert bars
+    marked = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
+    assert sorted(y for line in marked for y in line.get_ydata()) == sorted(values[0] + values[1])
+    told = {text.get_text() for text in axes.texts}
+    assert {"4", "2", "$\\bullet$ 2 kept", "arm 2", "2nd", "1st"} <= told
     joined = {tuple(line.get_ydata()) for line in axes.get_lines() if line.get_zorder() == 1.5}
     assert joined == {(0.5, 0.45), (0.4, 0.55)}
 
@@ -84,6 +84,22 @@ def test_an_explorer_has_a_described_frame_for_each_option_and_shows_the_first()
     chooser = drawings.explorer("arms", {"a": 9, "b": 50}, drawn_by, control="dropdown")
     options = BeautifulSoup(chooser._repr_html_(), "html.parser").select("select option")
     assert [option["value"] for option in options if option.has_attr("selected")] == ["0"]
+
+
+def test_an_explorer_of_runs_shows_the_first_of_each_option_and_a_button_the_next() -> None:
+    def draw(arms: int, run: int) -> drawings.frames.Drawn:
+        picture, *_ = drawn_by(arms)
+        return picture, f"run {run} of {arms}", f"run {run}"
+
+    shown = drawings.explorer("arms", {"ten": 10, "fifty": 50}, draw, start=1, runs=3)
+    page = BeautifulSoup(shown._repr_html_(), "html.parser")
+    frames = page.select(".explorer[data-runs='3'][data-run='0'] img")
+    assert [frame["alt"] for frame in frames if not frame.has_attr("hidden")] == ["run 0 of 50"]
+    assert [frame["data-told"] for frame in frames] == [
+        f"{name}: run {run}" for name in ("ten", "fifty") for run in range(3)
+    ]
+    assert page.button.text == "Another run"
+    assert page.output.text == "fifty: run 0"
 
 
 def test_moving_a_live_control_draws_the_explorers_picture_for_its_new_value() -> None:
@@ -160,3 +176,5 @@ def test_bad_arguments_are_named() -> None:
         drawings.explorer("arms", {"ten": 10}, drawn_by)
     with pytest.raises(ValueError, match=r"start must be a position of 0\.\.1"):
         drawings.explorer("arms", {"ten": 10, "fifty": 50}, drawn_by, start=2)
+    with pytest.raises(ValueError, match="runs must be at least 1, got 0"):
+        drawings.explorer("arms", {"ten": 10, "fifty": 50}, drawn_by, runs=0)
