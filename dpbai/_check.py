@@ -222,6 +222,14 @@ def shaped(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatA
     return array
 
 
+def reals(value: ArrayLike, name: str, *, least: float) -> FloatArray:
+    """Return a float array of any shape, whose entries are at least `least`, or infinite."""
+    array = np.asarray(_real(value, name), dtype=np.float64)
+    if not (array >= least).all():
+        raise ValueError(f"{name} must be at least {least:g}")
+    return array
+
+
 def _real(value: ArrayLike, name: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array, got a masked one")

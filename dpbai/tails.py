@@ -135,8 +135,9 @@ def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Fl
     ndarray
         exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
     """
-    x = np.maximum(np.asarray(deviation, dtype=np.float64), 0)
-    spread = 2 * (np.asarray(variance) + np.asarray(scale) * x)
+    x = np.maximum(_check.reals(deviation, "deviation", least=-math.inf), 0)
+    v, b = _check.reals(variance, "variance", least=0), _check.reals(scale, "scale", least=0)
+    spread = 2 * (v + b * x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
     # As `exp_bound`: 0 is for what cannot happen.

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import math
 import re
+import warnings
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -132,6 +133,8 @@ HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
 SCHEDULE = dpbai.Schedule(arms=5, dimension=2, budget=60)
 LAWS = (dpbai.Uniform(0.4), dpbai.Bernoulli(0.4), dpbai.Beta(0.4), dpbai.Empirical([0.1, 0.2]))
 RESULT = dpbai.simulate(POLICY, INSTANCE, trials=10)
+with warnings.catch_warnings(action="ignore"):  # this noise is for rehearsals
+    SESSION = dpbai.Session(POLICY, noise=dpbai.NumpyNoise(0))
 STOPPED = audits.WinStay(arms=2, budget=2, epsilon=1.0)
 LAW = bernoulli_law(STOPPED, [0.4, 0.6])
 SECOND = dpbai.Phase(
@@ -162,6 +165,21 @@ CALLS |= {
     ),
     "upper.regime": (
         upper.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
+    ),
+    "DPHalving": (dpbai.DPHalving, {"features": X, **PLAN}),
+    "lemmas.overtaken": (
+        lemmas.overtaken, {"gap": 0.1, "epsilon": 1.0, "pulls": 5, "arms": 3, "weight": 0.4},
+    ),
+    "lower.sharp_pri_constant": (lower.sharp_pri_constant, {"arms": 4}),
+    "upper.path_bound": (
+        upper.path_bound, {"policy": POLICY, "instance": INSTANCE, "limit": 100},
+    ),
+    "upper.halving_bound": (
+        upper.halving_bound,
+        {"policy": dpbai.DPHalving(X, **PLAN), "instance": INSTANCE},
+    ),
+    "tails.bernstein": (
+        tails.bernstein, {"deviation": 1.0, "variance": 1.0, "scale": 1.0},
     ),
     "tails.hoeffding": (tails.hoeffding, {"deviation": 1.0, "ranges": [1.0, 2.0]}),
     "tails.hoeffding_two_sided": (
@@ -222,6 +240,7 @@ CALLS |= {
         dpbai.error_bounds,
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-2},
     ),
+    "session.ledger": (dpbai.field.session.ledger, {"sessions": [SESSION], "group": 1}),
     "session.release": (
         partial(dpbai.field.session.release, noise=dpbai.NumpyNoise(0)),
         {"phase": PAIR.phase(1, (0, 1)), "rewards": [[0.1], [0.2]]},
@@ -243,7 +262,12 @@ MADE_BY_THE_LIBRARY = {
     "SmallestBudget",
 }
 WITHOUT_ARGUMENTS = {"NoNoise", "OpenDPNoise"}
-NOT_CALLED = {"Policy", "ReleaseWarning", "SessionError"}  # a protocol, and what is raised
+NOT_CALLED = {
+    "Policy",
+    "ReleaseWarning",
+    "SessionConflictError",
+    "SessionError",
+}  # a protocol, and what is raised
 
 WRONG = {
     "None": None,

@@ -52,7 +52,10 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
     ValueError
         If there is no session, or `group` cannot be accounted for, see `certificate`.
     """
-    runs = [_check.kind(session, "sessions", Session) for session in sessions]
+    runs = [
+        _check.kind(session, "sessions", Session)
+        for session in _check.sequence(sessions, "sessions")
+    ]
     if not runs:
         raise ValueError("sessions must hold at least one run")
     group = _check.whole(group, "group")
