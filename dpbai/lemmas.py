@@ -22,6 +22,7 @@ from dpbai.schedule import Schedule, ceil_div
 LEMMA_CONSTANT = 16
 FINITE_CONSTANT = 64
 TOGETHER_CONSTANT = 16
+_NO_NOISE = 2.0**20  # an epsilon that is larger, by what the rewards would have, changes no digit
 
 
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
@@ -108,10 +109,13 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
     """
     gap, weight = _check.positive(gap, "gap"), _check.positive(weight, "weight")
     pulls, arms = _check.whole(pulls, "pulls"), _check.whole(arms, "arms")
-    free = 4 * gap / (arms * weight**2)  # where the rewards alone would have it
+    # Where the rewards alone would have it.
+    free = max(4 * gap / (arms * weight**2), math.ulp(0.0))
     most = _check.epsilon(epsilon) / weight
     if math.isinf(most):
         return exp_bound(-pulls * gap * free / 2)
+    # With less noise, no rival is likelier to win; and x below could be too small for the solver.
+    most = min(most, _NO_NOISE * free)
 
     def slope(x: float) -> float:
         """Return the slope of the exponent at t = x most, times 1 - x^2: it changes sign once."""

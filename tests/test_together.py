@@ -32,6 +32,16 @@ def test_overtaken_is_the_least_of_chernoffs_bounds(weight, epsilon):
 def test_without_noise_overtaken_is_hoeffdings_inequality():
     bound = overtaken(0.3, epsilon=math.inf, pulls=70, arms=3, weight=2.0)
     assert bound == pytest.approx(math.exp(-2 * (70 * 0.3) ** 2 / (70 * 3 * 2**2)))
+    for epsilon in (1e8, 1e12, 1e100, 1e300):  # so little noise is none, and never overflows
+        least = overtaken(0.3, epsilon=epsilon, pulls=70, arms=3, weight=2.0)
+        assert least == pytest.approx(bound, rel=1e-10)
+        assert least >= bound * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("gap", [5e-324, 1e-200, 1.0])
+@pytest.mark.parametrize("epsilon", [1e-300, 1.0, 1e300])
+def test_overtaken_is_a_chance_however_small_gap_and_epsilon_are(gap, epsilon):
+    assert 0 < overtaken(gap, epsilon=epsilon, pulls=10**9, arms=10, weight=2.0) <= 1 + 1e-12
 
 
 def test_with_much_noise_overtaken_is_above_the_exact_tail_and_has_its_exponent():
