@@ -225,6 +225,19 @@ def test_the_factors_of_the_change_of_measure_in_numbers():
         assert sharp == pytest.approx(7 * math.log(1 + 0.2 * (math.exp(epsilon) - 1)))
 
 
+def test_laws_of_too_many_histories_are_refused_before_they_are_listed(monkeypatch):
+    """`WinStay(3, 24, 1.0)` has 2^24 outputs."""
+    with monkeypatch.context() as patch:
+        patch.setattr("dpbai.audits.pull.MOST_HISTORIES", 2**9)
+        assert len(output_law(WinStay(3, 9, 1.0), np.zeros((3, 9)))) == 2**9
+        for law in (
+            lambda: output_law(WinStay(3, 24, 1.0), np.zeros((3, 24))),
+            lambda: bernoulli_law(WinStay(2, 24, 1.0), [0.5, 0.4]),
+        ):
+            with pytest.raises(ValueError, match=r"more than 512 histories .* take fewer pulls"):
+                law()
+
+
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="arm must be one of"):
         EarlyStopping(WinStay(2, 3, 1.0), 1, 2)

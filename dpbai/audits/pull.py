@@ -20,6 +20,9 @@ History = tuple[tuple[int, float], ...]
 Output = tuple[int, ...]
 """The arms pulled at times 1, ..., T, then the recommended arm."""
 
+MOST_HISTORIES = 2**18
+"""How many histories of the same length there may be, which take seconds."""
+
 
 @runtime_checkable
 class PullPolicy(Protocol):
@@ -59,6 +62,11 @@ def output_law(
         False: the n-th pull of arm i gives `table[i, n - 1]`, the decision maker of Sec. 2. True:
         the pull at time t gives `table[i, t - 1]`, the dual decision maker of the appendix on
         table-DP, so that this is the law of D(policy).
+
+    Raises
+    ------
+    ValueError
+        If `table` does not fit, or the policy may come to more than `MOST_HISTORIES` histories.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.flag(time_indexed, "time_indexed")
@@ -86,6 +94,11 @@ def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, fl
         Its cost is up to (2 K)^T histories.
     means : sequence of float
         The K means, in [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If `means` do not fit, or there are more than `MOST_HISTORIES` histories.
     """
     _check.kind(policy, "policy", PullPolicy)
     means = _check.vector(means, "means").tolist()
@@ -105,14 +118,18 @@ def _output_law(
 
     reached: dict[History, float] = {(): 1.0}
     for _ in range(policy.budget):
-        reached = {
-            (*history, (arm, reward)): probability * float(chance) * share
-            for history, probability in reached.items()
-            for arm, chance in enumerate(policy.next_arm(history))
-            if chance > 0
-            for reward, share in following(history, arm).items()
-            if share > 0
-        }
+        before, reached = reached, {}
+        for history, probability in before.items():
+            for arm, chance in enumerate(policy.next_arm(history)):
+                if chance > 0:
+                    for reward, share in following(history, arm).items():
+                        if share > 0:
+                            reached[*history, (arm, reward)] = probability * float(chance) * share
+            if len(reached) > MOST_HISTORIES:
+                raise ValueError(
+                    f"policy may come to more than {MOST_HISTORIES} histories within its budget of "
+                    f"{policy.budget} pulls, and each of them is gone through: take fewer pulls"
+                )
     law: defaultdict[Output, float] = defaultdict(float)
     for history, probability in reached.items():
         for choice, chance in enumerate(policy.recommend(history)):
