@@ -103,12 +103,13 @@ def python_files() -> list[dict[str, object]]:
 def archive() -> bytes:
     """Return a ZIP file of the library, of what chapters use beside it, and of small packages."""
     site = Path(__import__("tqdm").__file__).parent.parent
-    taken = [(ROOT, folder) for folder in ("dpbai", "book/drawings", "book/data", "book/live")]
+    own = ("dpbai", "book/drawings", "book/mistakes.py", "book/data", "book/live")
+    taken = [(ROOT, folder) for folder in own]
     taken += [(site, package) for package in FROM_ENVIRONMENT]
     target = BUILD / ARCHIVE
     with ZipFile(target, "w", ZIP_DEFLATED) as file:
         for base, folder in taken:
-            for path in sorted((base / folder).rglob("*")):
+            for path in sorted((base / folder).rglob("*")) or [base / folder]:
                 if path.suffix in (".py", ".pyi", ".csv"):
                     file.writestr(
                         ZipInfo(str(path.relative_to(base))), path.read_bytes(), ZIP_DEFLATED
