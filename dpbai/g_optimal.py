@@ -18,6 +18,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._ties import TIE, first_largest, first_smallest
 from dpbai.scaling import Span
 
 _REFRESH = 50
@@ -25,6 +26,7 @@ _MAX_STEPS = 100_000
 _ILL_CONDITIONED = 1e3
 _CORRECTIONS = 3
 _LEAST_TOLERANCE = 1e-12  # below, rounding error decides
+_DEPENDENT = 1e-9  # singular values that are smaller, by the largest, are 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,10 @@ def whitening(
     """Return W with W'VW = I, V = `known` + sum of weight_i a_i a_i', positive definite."""
     root, failed = linalg.lapack.dpotrf(known + (vectors.T * weights) @ vectors, lower=1)
     if failed:
-        raise np.linalg.LinAlgError("weights must be on vectors that span all others")
+        raise np.linalg.LinAlgError(
+            "weights must be on vectors that span all others, and these must not differ so much in "
+            "scale that rounding errors hide it"
+        )
     return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
 
 
@@ -137,26 +142,26 @@ def _variances(vectors: FloatArray, weights: FloatArray) -> FloatArray:
 
 def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
     """Move weight between pairs of arms until the largest variance is within the tolerance."""
-    rank = vectors.shape[1]
+    rank, tie = vectors.shape[1], min(TIE, tolerance / 10)
     for step in range(_MAX_STEPS):
         if step % _REFRESH == 0:
             if step:
                 weights = _newton(vectors, weights)
             inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
             variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
-        gain = int(variances.argmax())
-        if variances[gain] <= rank * (1 + tolerance):
+        gain = first_largest(variances, tie)
+        if variances.max() <= rank * (1 + tolerance):
             if _variances(vectors, weights).max() <= rank * (1 + tolerance):
                 return weights
             if step % _REFRESH == 0:
                 break
-        lose = int(np.where(weights > 0, variances, np.inf).argmin())
+        lose = first_smallest(np.where(weights > 0, variances, np.inf), tie)
         pair = vectors[[gain, lose]]
         columns = inverse @ pair.T
         (more, shared), (_, less) = (pair @ columns).tolist()
         spread = more * less - shared**2
         amount = float(weights[lose])
-        if 2 * amount * spread > more - less:
+        if 2 * amount * spread * (1 - TIE) > more - less:
             amount = (more - less) / (2 * spread)
         if not amount > 0:
             break
@@ -182,11 +187,11 @@ def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     arms, share = vectors[support], weights[support]
     information = (arms * share[:, None]).T @ arms
     second = (arms @ np.linalg.solve(information, arms.T)) ** 2
-    solution = linalg.lstsq(second, np.ones(support.size))[0]
+    solution = linalg.lstsq(second, np.ones(support.size), cond=_LEAST_TOLERANCE)[0]
     moved = _moved(share, share - solution / solution.sum(), 1.0)
     before, after = (np.linalg.slogdet((arms * w[:, None]).T @ arms)[1] for w in (share, moved))
     result = weights.copy()
-    if after > before:
+    if after > before - _LEAST_TOLERANCE:
         result[support] = moved
     return result
 
@@ -198,7 +203,7 @@ def _moved(weights: FloatArray, direction: FloatArray, most: float) -> FloatArra
     ratios[falling] = weights[falling] / -direction[falling]
     length = min(most, ratios.min())
     moved = np.maximum(weights + length * direction, 0.0)
-    return np.asarray(np.where(ratios > length, moved, 0.0))
+    return np.asarray(np.where(ratios > length * (1 + TIE), moved, 0.0))
 
 
 def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
@@ -214,9 +219,11 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     support = np.flatnonzero(weights)
     while support.size > rows.size:
         some = support[: rows.size + 1]
-        direction = linalg.qr(vectors[some][:, rows] * vectors[some][:, columns])[0][:, -1]
-        if direction.max() < -direction.min():
-            direction = -direction
+        # Of several dependencies the projection of an arm on them all: it depends on no basis.
+        _, sizes, axes = linalg.svd((vectors[some][:, rows] * vectors[some][:, columns]).T)
+        free = axes[np.count_nonzero(sizes > _DEPENDENT * sizes[0]) :]
+        projection = free.T @ free
+        direction = projection[first_largest(projection.diagonal())]
         weights[some] = _moved(weights[some], np.asarray(-direction), np.inf)
         support = np.flatnonzero(weights)
     if support.size == rank:  # the best weights on a basis are equal

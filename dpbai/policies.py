@@ -50,6 +50,7 @@ from dpbai.schedule import (
 
 NORMS = ("l2", "l1")
 _LARGEST_SCALE = 1e305
+_ROUNDING = Fraction(1, 10**6)
 _OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
 
 
@@ -275,17 +276,18 @@ class ODLinBAI:
         """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         span = Span(self.scaled_features[list(active)])
-        vectors, design = span.reduced, g_optimal_design(span)
+        apart = f"features must not differ so much in scale, for active {_check.told(active)}: "
+        try:
+            vectors, design = span.reduced, g_optimal_design(span)
+        except (RuntimeError, np.linalg.LinAlgError) as error:
+            raise ValueError(f"{apart}{error}") from error
         support = design.support
         pulls = self._rounded_up(design.weights[support])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             release = vectors[support].T * pulls
             decoder = _least_squares(vectors[span.basis], span.coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
-            raise ValueError(
-                "features must not differ so much in scale: least squares overflows for active "
-                f"{_check.told(active)}"
-            )
+            raise ValueError(f"{apart}least squares overflows")
         return Phase(
             index=index,
             active=active,
@@ -298,10 +300,14 @@ class ODLinBAI:
         )
 
     def _rounded_up(self, weights: FloatArray) -> IntArray:
-        """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend."""
+        """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend.
+
+        What exceeds a whole number by less than a millionth is a rounding error.
+        """
         shares = [Fraction(weight) for weight in weights.tolist()]
         scale = self.pulls_per_phase / (sum(shares) or 1)
-        return np.array([math.ceil(share * scale) for share in shares], dtype=np.int64)
+        pulls = [max(1, math.ceil(share * scale - _ROUNDING)) for share in shares]
+        return np.array(pulls, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,8 +76,7 @@ class Span:
         ways = balancings(vectors)
         if ways[0][0] is vectors:
             # Scaling rows leaves their span alone, and lets no long arm hide a short one.
-            axes = linalg.svd(unit_rows(vectors), full_matrices=False)[2]
-            return np.asarray(vectors @ axes[: self.rank].T)
+            return np.asarray(vectors @ axes_of(unit_rows(vectors), self.rank).T)
         # Rows are combinations of some of them, of which a triangle tells lengths and angles: in
         # the balance in which the combinations miss least, since no row may hide a part of another.
         found = []
@@ -117,10 +116,7 @@ class Span:
             indices = pivots(units, self.rank)
             if rows.any():
                 indices = swap_search(units, indices, rows)
-            try:
-                coordinates = coordinates_in(units, indices, rows)
-            except np.linalg.LinAlgError:
-                raise ValueError("vectors must not differ so much in scale") from None
+            coordinates = coordinates_in(units, indices, rows)
             # No scale of a row may hide the part of another: the coordinates give the vectors.
             largest = np.abs(vectors).max(axis=0)
             with np.errstate(all="ignore"):
@@ -231,14 +227,28 @@ def pivots(vectors: FloatArray, dimension: int) -> IntArray:
 
     That is the choice of a column-pivoted QR decomposition, with ties going to the first row.
     """
-    left, axes, indices = vectors, np.empty((0, vectors.shape[1])), []
-    for _ in range(dimension):
-        indices.append(first_largest((left * left).sum(axis=1)))
-        axis = left[indices[-1]] - (left[indices[-1]] @ axes.T) @ axes
-        axis = axis / np.linalg.norm(axis)
+    return _farthest(vectors, dimension)[0]
+
+
+def axes_of(vectors: FloatArray, dimension: int) -> FloatArray:
+    """Return an orthonormal basis of the span of the rows, shape (dimension, d).
+
+    It is that of Gram and Schmidt on the rows that `pivots` chooses: other than singular vectors it
+    is the same, except for rounding, wherever it is computed.
+    """
+    return _farthest(vectors, dimension)[1]
+
+
+def _farthest(vectors: FloatArray, dimension: int) -> tuple[IntArray, FloatArray]:
+    left, axes = vectors, np.empty((0, vectors.shape[1]))
+    indices = np.empty(dimension, dtype=np.int64)
+    for number in range(dimension):
+        indices[number] = first_largest((left * left).sum(axis=1))
+        row = left[indices[number]] - (left[indices[number]] @ axes.T) @ axes
+        axis = row / np.linalg.norm(row)
         axes = np.vstack([axes, axis])
         left = left - np.outer(left @ axis, axis)
-    return np.array(indices, dtype=np.int64)
+    return indices, axes
 
 
 def unit_rows(vectors: FloatArray) -> FloatArray:
@@ -255,7 +265,13 @@ def coordinates_in(
     vectors: FloatArray, indices: IntArray, rows: IntArray | None = None
 ) -> FloatArray:
     """Return coordinates in a basis; of `vectors` with exponents `rows`, if these are given."""
-    coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
+    try:
+        coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "vectors must not differ so much in scale: rounding errors hide which of them are "
+            "independent; give arms and features in units in which they are of one order"
+        ) from None
     if rows is not None and rows.any():
         # Balanced rows have coordinates of order one: what is left of a zero must not be enlarged.
         coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
@@ -277,7 +293,7 @@ def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = No
         coordinates = coordinates_in(vectors, indices, rows)
         swapped = False
         while True:
-            row, column = divmod(first_largest(np.abs(coordinates).ravel()), dimension)
+            row, column = divmod(first_largest(np.abs(coordinates).ravel(), _SWAP_GAIN), dimension)
             pivot = coordinates[row, column]
             if abs(pivot) <= 1 + _SWAP_GAIN:
                 break

@@ -38,6 +38,8 @@ from dpbai.schedule import enough
 
 MISFIT = 0.04  # by default; see Notes of `DPDesign`
 _MOST_ARMS = 256  # that a first phase pulls equally often
+_MOST_PHASES = 64  # a plan decodes what all before it released
+
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
 
 
@@ -88,7 +90,8 @@ class DPDesign:
     Parameters
     ----------
     phases : int, optional
-        How many phases there are, at most max(1, K - 1). By default one to four, see Notes.
+        How many phases there are, at most max(1, K - 1), and 64. By default one to four, see
+        Notes.
     misfit : float, optional
         tau, by how much means are expected to differ from linear ones: a standard deviation, in
         units of the range of the rewards, in [0, 1] or infinite. By default 0.04, see Notes. With 0
@@ -153,7 +156,7 @@ class DPDesign:
         object.__setattr__(self, "misfit", misfit)
         if self.phases is not None:
             object.__setattr__(self, "phases", _check.whole(self.phases, "phases"))
-            arms, most = len(features), max(1, len(features) - 1)
+            arms, most = len(features), min(_MOST_PHASES, max(1, len(features) - 1))
             if self.phases > most:
                 raise ValueError(
                     f"phases must be at most {most} for {arms} arms, got {self.phases}"

@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbai._check import FloatArray, IntArray
+from dpbai._ties import ascending
 from dpbai.beyond.private import information
 from dpbai.g_optimal import whitening
 from dpbai.ranking import ROUNDING
+from dpbai.scaling import axes_of
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
 _FEW_RUNS, _MOST_RUNS = 1024, 4096
@@ -99,15 +101,13 @@ class Rehearsal:
         self.places = np.flatnonzero(pulls)
         self.pulls = pulls[pulls > 0].astype(np.float64)
         white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, fee))
-        # Principal axes, so that the made-up numbers depend on no basis and no order of arms.
-        axes = np.linalg.eigh(white.T @ white)[1]
-        axes *= np.where(((white @ axes) ** 3).sum(axis=0) < 0, -1.0, 1.0)
-        white = white @ axes
+        # Axes of some of the arms, so that the made-up numbers depend on no basis.
+        white = white @ axes_of(white, white.shape[1]).T
         self.pulled = white[pulls > 0]
         self.considered = np.arange(len(white))
         if len(white) > _ARMS:
             distance = ((white - white.mean(axis=0)) ** 2).sum(axis=1)
-            self.considered = np.argsort(-distance, kind="stable")[:_ARMS]
+            self.considered = ascending(-distance)[:_ARMS]
             white = white[self.considered]
         self.arms = white
         self.runs = runs = min(_MOST_RUNS, _ENTRIES // len(white))
