@@ -8,6 +8,8 @@ import pytest
 
 import dpbai
 from dpbai import DPDesign
+from dpbai.beyond import linearity
+from dpbai.field import cli
 
 RNG = np.random.default_rng(5)
 FEATURES = RNG.normal(size=(20, 4))
@@ -128,3 +130,43 @@ def test_a_misfit_is_a_share_of_the_range_of_rewards_or_infinite(misfit):
     with pytest.raises(ValueError, match="misfit must"):
         DPDesign(FEATURES, budget=100, epsilon=1, misfit=misfit)
     assert DPDesign(FEATURES, budget=100, epsilon=1).misfit == 0.04
+
+
+def test_releases_say_whether_means_are_linear_as_often_as_is_told():
+    """Linear means are doubted in 36 of 300 runs at most: 15 are expected, with a s.d. of 3.8.
+
+    Means that are off are doubted in the share of runs that `power` tells, within five s.d.
+    """
+    features = np.column_stack([np.ones(12), np.arange(12)])
+    phase = DPDesign(np.eye(12), budget=6000, epsilon=1, phases=1, misfit=0).phase(1, range(12))
+    means, rng = features @ [0.3, 0.02], np.random.default_rng(3)
+    doubts = np.zeros(2)
+    for _ in range(300):
+        for off in (0, 1):
+            truth = means + off * rng.normal(scale=0.04, size=12)
+            sums = rng.binomial(500, truth) + rng.laplace(size=12)
+            found = linearity.fit([phase], sums, features, misfit=0.04, seed=1)
+            doubts[off] += found.chance < 0.05
+    assert doubts[0] <= 36
+    # Rewards of 0 and 1 with means of 0.3 to 0.5 vary nearly as much as can be.
+    assert abs(doubts[1] / 300 - found.power) < 5 * 0.5 / math.sqrt(300)
+    assert linearity.fit([phase], sums, np.eye(12)) is None
+
+
+def test_the_command_line_says_what_it_takes_means_to_be(tmp_path, capsys):
+    table = tmp_path / "arms.csv"
+    table.write_text("arm,x,one\na,0,1\nb,1,1\nc,2,1\nd,3,1\n")
+
+    def said(*more):
+        options = ["--budget", "100", "--epsilon", "1", *map(str, more)]
+        code = cli.main(["plan", str(table), *options])
+        out, err = capsys.readouterr()
+        return code, " ".join((out + err).split())
+
+    assert "linear in the features but for deviations of about 0.04 of" in said()[1]
+    assert "linear in the features, exactly" in said("--misfit", 0)[1]
+    assert "features are ignored" in said("--misfit", "inf")[1]
+    code, out = said("--misfit", 0.1, "--gap", 0.05, "--trials", 40)
+    assert code == 0
+    assert "If means are off from such linear ones by about 0.1, the best of them is found" in out
+    assert said("--policy", "dp-bai", "--misfit", 0.1)[0] == 2

@@ -144,6 +144,13 @@ BOUND = {"gap": 0.1, "count": 5}
 CALLS |= {
     "linearity.holdout": (linearity.holdout, {"arms": (0, 1), "pulls": 2, "epsilon": 1.0}),
     "linearity.cannot_lead": (linearity.cannot_lead, {"features": X}),
+    "linearity.fit": (
+        linearity.fit,
+        {
+            "phases": [SECOND], "released": [0.1, 0.2, 0.3], "features": X[:3], "misfit": 0.1,
+            "seed": 0,
+        },
+    ),
     "linearity.limits": (
         linearity.limits, {"first": PHASE, "second": SECOND, "level": 0.1, "candidates": 3},
     ),

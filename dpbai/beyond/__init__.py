@@ -8,7 +8,7 @@ in the paper, or knows of real rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign
-from dpbai.beyond.linearity import Misfit, cannot_lead, holdout, limits, misfit
+from dpbai.beyond.linearity import Fit, Misfit, cannot_lead, fit, holdout, limits, misfit
 from dpbai.beyond.planning import (
     SearchError,
     SmallestBudget,
@@ -20,12 +20,14 @@ from dpbai.beyond.private import PrivateDesign, private_design
 
 __all__ = [
     "DPDesign",
+    "Fit",
     "Misfit",
     "PrivateDesign",
     "SearchError",
     "SmallestBudget",
     "SmallestEpsilon",
     "cannot_lead",
+    "fit",
     "holdout",
     "limits",
     "misfit",

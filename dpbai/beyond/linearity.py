@@ -23,12 +23,13 @@ import scipy
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, Seed
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase
 from dpbai.scaling import Span
 
 _DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
+_SIMULATIONS = 2000
 _ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
 _DIRECTIONS = 2000
 _COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
@@ -207,6 +208,94 @@ def limits(
         low = t[np.maximum(least - 1, 0), everywhere]
         high = t[np.minimum(least + 1, _POINTS - 1), everywhere]
     return np.where(known, 0.0, height((low + high) / 2))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well all that a run released fits means that are linear in the features.
+
+    Attributes
+    ----------
+    chance : float
+        The share of runs in which releases differ from linear means by as much, or more, by chance
+        alone. A small one speaks against linear means.
+    power : float
+        The share of runs in which `chance` would be below 0.05, if the means were off by `misfit`.
+    misfit : float
+        A standard deviation, in units of the range of the rewards.
+    """
+
+    chance: float
+    power: float
+    misfit: float
+
+
+def fit(
+    phases: Sequence[Phase],
+    released: ArrayLike,
+    features: ArrayLike,
+    *,
+    misfit: float = 0.04,
+    seed: Seed = 0,
+) -> Fit | None:
+    """Compare all releases of a run with means that are linear in the features.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+        The finished phases of a run.
+    released : array_like of shape (coordinates,)
+        What they released, one after the other, noise included.
+    features : array_like of shape (K, d)
+    misfit : float, default 0.04
+        The deviation from linear means of which the power is told, positive.
+    seed : int, SeedSequence or Generator, default 0
+        Of the simulations that stand for chance.
+
+    Returns
+    -------
+    Fit or None
+        None if so few arms were pulled that linear means fit any releases.
+
+    Notes
+    -----
+    Generalised least squares leaves residuals; the sum of their squares, in units of their
+    variances, is compared with what noise and sampling leave in simulations. The variances of
+    rewards are taken at their bound, 1/4: with rewards that vary less, a misfit is found less
+    often, and no misfit is claimed more often. That survivors were chosen by what was released is
+    not allowed for.
+    """
+    features = _check.matrix(features, "features", least_rows=2)
+    misfit = _check.positive(misfit, "misfit")
+    sums = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
+    if not sums:
+        raise ValueError("phases must hold a finished phase at least")
+    values = _check.vector(released, "released", sum(phase.coordinates for phase in sums))
+    rows = np.vstack([phase.release @ np.eye(len(features))[list(phase.pulled)] for phase in sums])
+    sampling = np.concatenate([p.release**2 @ (1 / (4 * np.array(p.pulls))) for p in sums])
+    deviations = np.concatenate([np.full(p.coordinates, p.noise.standard_deviation) for p in sums])
+    scale = np.sqrt(sampling + deviations**2)
+    linear = (rows @ features) / scale[:, None]
+    basis, sizes, _ = np.linalg.svd(linear)
+    rank = int((sizes > sizes.max(initial=0.0) * 1e-9).sum())
+    rest = basis[:, rank:].T / scale
+    if not len(rest):
+        return None
+    rng = _check.generator(seed)
+    shape = (_SIMULATIONS, len(scale))
+    chance = np.sqrt(sampling) * rng.standard_normal(shape)
+    chance += deviations * rng.laplace(scale=math.sqrt(0.5), size=shape)
+    off = misfit * rng.standard_normal((_SIMULATIONS, len(features))) @ rows.T
+
+    def squares(releases: FloatArray) -> FloatArray:
+        return np.asarray(((releases @ rest.T) ** 2).sum(axis=-1))
+
+    null, limit = squares(chance), np.quantile(squares(chance), 0.95)
+    return Fit(
+        float((null >= squares(values)).mean()),
+        float((squares(chance + off) > limit).mean()),
+        misfit,
+    )
 
 
 def _common(first: Phase, second: Phase) -> tuple[int, ...]:

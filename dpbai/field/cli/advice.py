@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
 
+import dpbai
 from dpbai._check import FloatArray
-from dpbai.beyond.linearity import cannot_lead
+from dpbai.beyond.dp_design import MISFIT
+from dpbai.beyond.linearity import cannot_lead, fit
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.cli.tables import Arms, has_constant
+from dpbai.field.session import Session
 from dpbai.scaling import rank
 
+_LEVEL, _TELLING = 0.05, 0.8
 _MOST_ARMS = 500  # for which linear programs are quick
 _NEEDLESS = "a combination of the columns before, and adds a dimension and no knowledge"
 _LISTING = "|;,/+"
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
+
+
+def model(policy: dpbai.Policy) -> str:
+    """Return what a policy takes the means to be, in a sentence."""
+    if isinstance(policy, dpbai.Baseline):
+        return "Model: nothing is known of how means are related."
+    if rank(policy.features) == len(policy.features):
+        return "Model: the features leave all means free, and spare no pulls."
+    misfit = policy.misfit if isinstance(policy, dpbai.DPDesign) else 0.0
+    if misfit == math.inf:
+        return "Model: nothing is known of how means are related; features are ignored."
+    if not misfit:
+        return (
+            "Model: means are linear in the features, exactly. If they are not, the answer can be "
+            "wrong however many pulls there are: see --misfit of dp-design."
+        )
+    return (
+        f"Model: means are linear in the features but for deviations of about {misfit:g} of the "
+        "reward range."
+    )
+
+
+def fitted(session: Session) -> str:
+    """Return whether what a finished run released fits linear means, and what that is worth."""
+    policy, released = session.policy, [s for r in session.released for s in r.statistic]
+    if any(r.pulls != p.pulls for r, p in zip(session.released, session.phases, strict=True)):
+        return "Whether means are linear in the features is not looked at: rewards are missing."
+    misfit = vars(policy).get("misfit", 0.0)
+    found = fit(
+        session.phases, released, policy.features, misfit=misfit if 0 < misfit <= 1 else MISFIT
+    )
+    if found is None:
+        return "Whether means are linear in the features, the releases of this run cannot tell."
+    power = (
+        f"If means are off by {found.misfit:g} of the reward range, this is noticed in "
+        f"{100 * found.power:.0f} % of runs"
+    )
+    if found.chance < _LEVEL:
+        return (
+            "The releases do not fit means that are linear in the features: chance alone makes "
+            f"them differ as much in {100 * found.chance:.2g} % of runs. {power}. Trust the arms' "
+            "own rewards more in the next run: a larger --misfit, or --one-hot."
+        )
+    doubt = ", so that this says little" if found.power < _TELLING else ""
+    return f"The releases fit means that are linear in the features. {power}{doubt}."
 
 
 def notes(arms: Arms) -> list[str]:

@@ -183,16 +183,22 @@ ARMS = [
 ]
 _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
                 type=by_rule(float, "proportion", "delta"))
+_MISFIT = option("--misfit", f"for {DEFAULT}: by how much means may be off from means that are "
+                 "linear in the features, as a share of the reward range: in [0, 1], 0 if they are "
+                 "linear, inf to ignore the features (default 0.04)",
+                 type=by_rule(float, "non_negative", "misfit"), metavar="X")
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
     option("--epsilon", "privacy parameter, positive; smaller is more private", type=_EPSILON),
     option("--policy", f"one of {', '.join(POLICIES)} (default: {DEFAULT})", choices=POLICIES,
            default=DEFAULT, metavar="NAME"),
+    _MISFIT,
     _DELTA,
 ]
 COMPARED = [
     option("--policies", f"some of {', '.join(POLICIES)} (default: {DEFAULT} dp-bai)", nargs="+",
            choices=POLICIES, default=[DEFAULT, "dp-bai"], metavar="NAME"),
+    _MISFIT,
     _DELTA,
 ]
 EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "--epsilon",
@@ -262,11 +268,22 @@ def _identity(path: str) -> object:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else path
 
 
-def maker(name: str, delta: float | None) -> Callable[..., dpbai.Policy]:
+def makers(given: argparse.Namespace) -> dict[str, Callable[..., dpbai.Policy]]:
+    """Return the makers of --policies."""
+    if given.misfit is not None and DEFAULT not in given.policies:
+        raise ValueError(f"--misfit is for {DEFAULT} only")
+    return {name: maker(name, given.delta, given.misfit) for name in given.policies}
+
+
+def maker(
+    name: str, delta: float | None = None, misfit: float | None = None
+) -> Callable[..., dpbai.Policy]:
     """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
     make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])
     if name == "dp-od":
         return partial(make, norm="l1")  # the norm that keeps what epsilon promises
+    if name == DEFAULT and misfit is not None:
+        return partial(make, misfit=misfit)
     if name != WITH_DELTA:
         return make
     if delta is None:
@@ -278,7 +295,9 @@ def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
     """Return the policy that the options ask for; ValueError if one is missing or too much."""
     if given.delta is not None and given.policy != WITH_DELTA:
         raise ValueError(f"--delta is for {WITH_DELTA} only")
-    make = maker(given.policy, given.delta)
+    if given.misfit is not None and given.policy != DEFAULT:
+        raise ValueError(f"--misfit is for {DEFAULT} only")
+    make = maker(given.policy, given.delta, given.misfit)
     if given.policy == NOT_PRIVATE:
         if given.epsilon is not None:
             raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.beyond import gaps
+from dpbai.beyond.dp_design import MISFIT
 from dpbai.beyond.planning import SearchError, smallest_budget, smallest_epsilon
 from dpbai.exact import NotExactError, exact_success
 from dpbai.field.cli import arguments, tables
@@ -35,7 +37,8 @@ from dpbai.study import study, takes_epsilon
 
 _MOST_ARMS = 40
 _MOST_TOLD = 12
-_LOSS_TRIALS = 1000
+_LOSS_TRIALS, _OFF_TRIALS = 1000, 200
+_TABLES = 20  # of means that are off from linear ones
 _MOST_PULLS = 10**9  # the default of the search
 _LARGEST_EXPONENT = 700.0
 _BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
@@ -122,6 +125,12 @@ def show_expected(
     )
     loss = _simulated(policy, instances[hardest], given).regret * scale.width
     print(f"The mean loss of the answer is then {loss:.3g}.")
+    rate, loss = _off(policy, instances[hardest], given, given.trials)
+    say(
+        f"If means are off from such linear ones by about {_deviation(given) * scale.width:g}, "
+        f"the best of them is found with probability {rate:.2g}, and the mean loss is "
+        f"{loss * scale.width:.3g}."
+    )
     _show_means(labels, instances[hardest], scale)
     if given.best is not None:
         return
@@ -146,7 +155,8 @@ def simulated(given: argparse.Namespace) -> Table:
     tables.show(table)
     say(
         f"The best arm, {_best_of(labels, instance)}, was recommended in {result.successes} of "
-        f"{result.trials} runs: {result.success_rate:.4g} (95% interval {low:.4g} to {high:.4g})."
+        f"{result.trials} runs: {result.success_rate:.4g} (simulation error: {low:.4g} to "
+        f"{high:.4g})."
     )
     if given.within:
         share = result.within(given.within / scale.width)
@@ -160,7 +170,7 @@ def studied(given: argparse.Namespace) -> Table:
     """Compare policies over budgets and epsilons."""
     labels, features, *_ = tables.read_arms(given)
     scale = given.reward_range
-    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    makers = arguments.makers(given)
     if given.figure and arguments.NOT_PRIVATE in given.policies and len(makers) == 1:
         raise ValueError(f"--figure needs a policy beside {given.policies[0]} that has an epsilon")
     if given.figure and given.along == "epsilon" and math.inf in given.epsilons:
@@ -219,11 +229,12 @@ def _workers(jobs: int) -> Iterator[Executor | None]:
 def budgeted(given: argparse.Namespace) -> Table:
     """Find the least budget for a wanted success, with privacy and without."""
     labels, features, *_ = tables.read_arms(given)
-    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    makers = arguments.makers(given)
     instance, scale = _instance(given, labels, features), given.reward_range
     epsilons = sorted({*given.epsilons} - {math.inf})
     say(f"Least budget for {_right(given, labels, instance)}:")
     print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
+    off: list[str] = []
     rows: list[tuple[Any, ...]] = []
     for name, maker in makers.items():
         free = None
@@ -243,6 +254,10 @@ def budgeted(given: argparse.Namespace) -> Table:
             odds = _odds(epsilon)
             price, loss = found.budget / free.budget, result.regret * scale.width
             rows.append((name, epsilon, odds, *astuple(found), price, loss))
+            if given.means is None and epsilon in epsilons:
+                plan = make(found.budget)
+                rate = _off(plan, instance, given, _OFF_TRIALS)[0]
+                off.append(f"{name} {rate:.2g} at epsilon = {epsilon:g}")
             # Two searches by simulation leave a range.
             least = f"{(found.too_small + 1) / free.budget:.3g}"
             most = f"{found.budget / (free.too_small + 1):.3g}"
@@ -257,6 +272,12 @@ def budgeted(given: argparse.Namespace) -> Table:
     ]
     if cheapest:
         say(f"Cheapest: {', '.join(cheapest)}.")
+    if off:
+        say(
+            "These budgets are for means that are linear in the features. If means are off by "
+            f"about {_deviation(given):g} of the reward range, the "
+            f"best arm is found in: {', '.join(off)}."
+        )
     if any(row[1] == row[1] for row in rows):
         _show_meaning(epsilons)
     return Table(BUDGET_COLUMNS, rows, partial(_drawn_budgets, rows))
@@ -267,7 +288,7 @@ def private(given: argparse.Namespace) -> Table:
     labels, features, *_ = tables.read_arms(given)
     if arguments.NOT_PRIVATE in given.policies:
         raise ValueError(f"--policies must be private, and {arguments.NOT_PRIVATE} is not")
-    makers = {name: arguments.maker(name, given.delta) for name in given.policies}
+    makers = arguments.makers(given)
     instance = _instance(given, labels, features)
     say(f"Least epsilon for {_right(given, labels, instance)}:")
     rows: list[tuple[Any, ...]] = []
@@ -330,6 +351,30 @@ def _simulated(policy: Policy, instance: Instance, given: argparse.Namespace) ->
     return simulate(policy, instance, trials=given.trials, seed=given.seed)
 
 
+def _deviation(given: argparse.Namespace) -> float:
+    """Return by how much means are supposed to be off: by --misfit, or its default."""
+    return given.misfit if given.misfit and given.misfit <= 1 else MISFIT
+
+
+def _off(
+    policy: Policy, instance: Instance, given: argparse.Namespace, trials: int
+) -> tuple[float, float]:
+    """Return success and mean loss if the means of `instance` are off from linear ones."""
+    law, rng = (
+        arguments.REWARDS[vars(given).get("rewards", "bernoulli")],
+        _check.generator(given.seed),
+    )
+    found = []
+    for seed in range(_TABLES):
+        means = instance.means + _deviation(given) * rng.standard_normal(instance.arms)
+        laws = [law.make(mean) for mean in means.clip(law.lowest, law.highest).tolist()]
+        bent = Instance(instance.features, rewards=laws, unique=False)
+        result = simulate(policy, bent, trials=max(1, trials // _TABLES), seed=seed)
+        found.append((result.within(given.within / given.reward_range.width), result.regret))
+    success, loss = np.mean(found, axis=0).tolist()
+    return success, loss
+
+
 def _best_of(labels: Sequence[str], instance: Instance) -> str:
     return " or ".join(quoted(labels[arm]) for arm in instance.ties)
 
@@ -385,7 +430,8 @@ def _success(
 
 
 def _told(rate: float, low: float, high: float) -> str:
-    return f"{rate:.3g}" if low == high else f"{rate:.3g} (95% interval {low:.3g} to {high:.3g})"
+    error = "" if low == high else f" (simulation error: {low:.3g} to {high:.3g})"
+    return f"{rate:.3g}{error}"
 
 
 def _drawn_budgets(rows: Sequence[tuple[Any, ...]]) -> Any:

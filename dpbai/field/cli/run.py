@@ -64,6 +64,7 @@ def plan(given: argparse.Namespace) -> Table:
     asked = (f"{quoted(labels[a])} {n}" for a, n in zip(first.pulled, first.pulls, strict=True))
     print(f"Phase 1 pulls: {listed(asked, _SHORT)}")
     print(dpbai.certificate(policy))
+    say(advice.model(policy))
     _advise(given, table)
     if instances:
         experiments.show_expected(given, policy, labels, instances)
@@ -83,6 +84,7 @@ def start(given: argparse.Namespace) -> None:
     )
     with acknowledging():
         print(f"{given.session} is ready.")
+        say(advice.model(session.policy))
         _advise(given, table)
         _show_missing(session)
 
@@ -224,6 +226,8 @@ def recommend(given: argparse.Namespace) -> Table:
             f"with {100 * interval.confidence:g} % confidence whichever arm is recommended; off by "
             f"noise at most {interval.noise:.4g}, by sampling at most {interval.sampling:.4g}."
         )
+    say(advice.model(session.policy))
+    say(advice.fitted(session))
     print(certificate)
     return table
 
