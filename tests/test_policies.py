@@ -503,6 +503,23 @@ def test_features_whose_noise_overflows_are_named():
         ODLinBAI(np.diag([1.0, 1e-310]), budget=100).phase(1, range(2))
 
 
+def test_entries_each_of_its_own_scale_are_planned_or_refused_for_their_scales():
+    """Not by an error of linear algebra, nor with a warning."""
+    refused = []
+    for seed in (*range(6), 10, 21, 28):
+        rng = np.random.default_rng(seed)
+        arms, dimension = int(rng.integers(2, 8)), int(rng.integers(1, 5))
+        scales = 10.0 ** rng.integers(-150, 151, size=(arms, dimension))
+        features = rng.normal(size=(arms, dimension)) * scales
+        for make in (partial(ODLinBAI), partial(DPOD, epsilon=1e-3), partial(DPBAI, epsilon=1.0)):
+            try:
+                assert 0 < make(features, budget=90).phase(1, range(arms)).cost <= 90
+            except ValueError as error:
+                refused.append(str(error))
+    assert 0 < len(refused) < 12
+    assert all("must not differ so much in scale" in message for message in refused)
+
+
 @pytest.mark.parametrize("epsilon", [1, np.float32(1), np.int64(1)])
 @pytest.mark.parametrize("make", [DPBAI, partial(DPBAIGauss, delta=1e-5), Baseline, DPOD])
 def test_an_epsilon_of_any_type_of_number_is_kept_as_a_float(make, epsilon):
