@@ -418,7 +418,7 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, begun):
     assert (code, "Took back batch wrong: green 1\n" in out) == (0, True)
     assert "Batches so far: monday\n" in call("status", "run.json")[1]
     code, _, err = call("undo", "run.json", "wrong")
-    assert (code, "no batch of this name" in err) == (2, True)
+    assert (code, "no batch of this name; there is: 'monday'\n" in err) == (2, True)
     code, out, err = call("end-phase", "run.json")
     assert (code, err) == (0, "")
     assert f"{len(rows)} of {sum(asked.values())} rewards" in out

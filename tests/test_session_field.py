@@ -143,7 +143,7 @@ def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
     session.record({first: [0.5]}, batch="a")
     session.record({first: [0.25]})  # has no name
     before = session.requests
-    for name, said in (("b", "no batch of this name"), ("", "have a name"), (0.5, "must be")):
+    for name, said in (("b", "; there is: 'a'"), ("", "have a name"), (0.5, "must be")):
         with pytest.raises((SessionError, ValueError, TypeError), match=said) as error:
             session.undo(name)
         assert "0.5" not in str(error.value)

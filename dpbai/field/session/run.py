@@ -191,7 +191,8 @@ class Run:
         """Return the run without the rewards of a batch of the phase under way."""
         name, batches, parts = checked_name(batch, "batch"), dict(self.batches), dict(self.parts)
         if (taken := batches.pop(name, None)) is None:
-            raise SessionError("there is no batch of this name; `batches` lists them")
+            names = ", ".join(map(repr, batches)) or "none"
+            raise SessionError(f"there is no batch of this name; there is: {names}")
         if (part := parts.pop(name, None)) is None:
             raise SessionError(f"batch {name!r} is in phase {taken.phase}, which has been released")
         pulled = [self.labels[arm] for arm in self.plan.pulled]
