@@ -10,7 +10,17 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from dpbai import Phase, Schedule
-from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, SERIES, WIDTH, Picture, canvas
+from dpbai.field.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
 from dpbai.max_det import MaxDet
 
 
@@ -125,7 +135,7 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
             ylabel="active arms $s_p$ (log)",
             xticks=range(1, longest + 1),
         )
-        axes.legend()
+        name_lines(axes)
     return figure
 
 

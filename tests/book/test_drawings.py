@@ -178,3 +178,26 @@ def test_bad_arguments_are_named() -> None:
         drawings.explorer("arms", {"ten": 10, "fifty": 50}, drawn_by, start=2)
     with pytest.raises(ValueError, match="runs must be at least 1, got 0"):
         drawings.explorer("arms", {"ten": 10, "fifty": 50}, drawn_by, runs=0)
+
+
+def test_pictures_of_ideas_say_the_numbers_that_they_are_drawn_from() -> None:
+    schedule = dpbai.Schedule(10_000, 16, 10**6)
+    told = {text.get_text() for text in drawings.bars_of(schedule).axes[0].texts}
+    assert {"10,000", "423", "77", "÷ 23.6", "÷ 2", "fast", "halve", "returned"} <= told
+    (axes,) = drawings.turned_arm(45).axes
+    assert "L1 norm 1.41:\nloss 1.41 ε" in {text.get_text() for text in axes.texts}
+    totals = {}
+    for reused in ("nothing", "rewards", "releases"):
+        (axes,) = drawings.releases([290] * 5, 0.5, reused=reused).axes
+        totals[reused] = [text.get_text() for text in axes.texts].count("loss 0.5")
+    assert totals == {"nothing": 1, "rewards": 4, "releases": 1}
+
+
+def test_an_ellipse_is_two_deviations_wide_to_each_side_along_the_axes_of_its_covariance() -> None:
+    spread = {"DP-BAI": np.array([[0.01, 0.006], [0.006, 0.01]])}
+    (axes,) = drawings.deciding_plane([0.5, 0.4], spread, {"DP-BAI": 0.25}).axes
+    (ellipse,) = (patch for patch in axes.patches if hasattr(patch, "get_angle"))
+    assert ellipse.get_center() == (0.5, 0.4)
+    assert ellipse.get_angle() % 180 == pytest.approx(45)
+    assert (ellipse.width, ellipse.height) == pytest.approx((4 * 0.016**0.5, 4 * 0.004**0.5))
+    assert "DP-BAI\n25.0% outside" in {text.get_text() for text in axes.texts}

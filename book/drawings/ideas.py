@@ -1,0 +1,212 @@
+"""Pictures of an idea, one each: the funnel, two estimates that decide, norms, and releases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.patches import Ellipse, Rectangle
+from numpy.typing import ArrayLike
+
+from dpbai import Schedule
+from dpbai.field.figures.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    POLICIES,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+)
+
+_ARROW: Any = {"arrowstyle": "-|>", "linewidth": 1.8, "shrinkA": 0, "shrinkB": 2}
+
+
+def bars_of(schedule: Schedule) -> Picture:
+    """Draw the sizes of a schedule as bars of logarithmic width, with the factors between them.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its two stages are bracketed.
+    """
+    sizes = schedule.sizes
+    with canvas(size=(WIDTH, 0.6 + 0.36 * len(sizes))) as (figure, axes):
+        widths = np.log10(sizes) + 0.12
+        fast = schedule.M1
+        for row, (size, width) in enumerate(zip(sizes, widths, strict=True)):
+            color = BLUE if row < fast else ORANGE
+            axes.barh(
+                row, width, 0.74, left=-width / 2, color=color if row < len(sizes) - 1 else GREY
+            )
+            inside = width > 1
+            axes.text(
+                0 if inside else width / 2 + 0.1,
+                row,
+                f"{size:,}",
+                ha="center" if inside else "left",
+                va="center",
+                color="white" if inside else BLACK,
+                weight="bold",
+            )
+            phase = f"phase {row + 1}" if row < schedule.M else "returned"
+            axes.text(-2.35, row, phase, ha="right", va="center")
+        for row, (before, after) in enumerate(pairwise(sizes)):
+            factor = f"÷ {before / after:.1f}".removesuffix(".0")
+            axes.text(2.35, row + 0.5, factor, ha="left", va="center")
+        for first, last, name, color in (
+            (0, fast, "fast", BLUE),
+            (fast, schedule.M, "halve", ORANGE),
+        ):
+            if last == first:
+                continue
+            x = 3.2
+            ends = first + 0.25, last - 0.2
+            axes.plot([x, x + 0.1, x + 0.1, x], np.repeat(ends, 2), color=color)
+            axes.text(x + 0.2, sum(ends) / 2, name, va="center", color=color, weight="bold")
+        axes.set(xlim=(-3.2, 4.1), ylim=(len(sizes) - 0.5, -0.5))
+        axes.set_axis_off()
+    return figure
+
+
+def deciding_plane(
+    means: ArrayLike, covariances: Mapping[str, ArrayLike], missed: Mapping[str, float]
+) -> Picture:
+    """Draw where two estimates make arm 1 win, with the spread of the estimates of policies.
+
+    Parameters
+    ----------
+    means : array_like of shape (2,)
+        True means of arms 1 and 3.
+    covariances : mapping of str to array_like of shape (2, 2)
+        For each policy, the covariance of its two estimates; its ellipse is two deviations wide.
+    missed : mapping of str to float
+        For each policy, the probability that the two estimates lie outside the region.
+    """
+    low, high = -0.12, 0.92
+    with canvas(size=(WIDTH, 3.9)) as (figure, axes):
+        region = [(0, low), (0, 0), (high, high), (high, low)]
+        axes.fill(*np.transpose(region), color=GREY, alpha=0.16, linewidth=0)
+        axes.plot([0, 0, high], [low, 0, high], color=GREY, linewidth=1)
+        axes.text(0.02, low + 0.02, "arm 1 is recommended: x > max(0, y)", fontsize=9)
+        for row, (name, covariance) in enumerate(covariances.items()):
+            values, vectors = np.linalg.eigh(np.asarray(covariance, dtype=float))
+            angle = np.degrees(np.arctan2(*vectors[::-1, -1]))
+            width, height = 4 * np.sqrt(values[::-1])
+            color = POLICIES[name]["color"]
+            place = tuple(np.asarray(means, dtype=float).tolist())
+            look: dict[str, Any] = {"fill": False, "edgecolor": color, "linewidth": 2}
+            axes.add_patch(Ellipse(place, width, height, angle=angle, **look))
+            axes.text(
+                1.03,
+                0.9 - 0.16 * row,
+                f"{name}\n{missed[name]:.1%} outside",
+                transform=axes.transAxes,
+                color=color,
+                weight="bold",
+                va="top",
+                fontsize=9.5,
+            )
+        axes.plot(*np.asarray(means, dtype=float), "*", color=ORANGE, markersize=7, zorder=3)
+        axes.set(
+            xlim=(low, high),
+            ylim=(low, high),
+            xlabel="estimate $x$ of arm 1",
+            ylabel="estimate $y$ of arm 3",
+            aspect="equal",
+        )
+    return figure
+
+
+def turned_arm(degrees: float) -> Picture:
+    """Draw an arm of Euclidean length 1 in the diamond of L1 norm 1 and in the unit circle.
+
+    Parameters
+    ----------
+    degrees : float
+        Angle of the arm with the first axis.
+    """
+    arm = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
+    norm = float(np.abs(arm).sum())
+    edge = arm / norm
+    around = np.linspace(0, 2 * np.pi, 181)
+    with canvas(size=(WIDTH, 3.7)) as (figure, axes):
+        axes.plot(np.cos(around), np.sin(around), color=BLACK, linewidth=1, linestyle="--")
+        diamond = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+        axes.fill(*diamond.T, color=BLUE, alpha=0.15, linewidth=0)
+        axes.plot(*diamond[[0, 1, 2, 3, 0]].T, color=BLUE, linewidth=1)
+        axes.annotate("", edge, (0, 0), arrowprops={**_ARROW, "arrowstyle": "-", "color": BLUE})
+        axes.annotate("", arm, edge, arrowprops={**_ARROW, "color": ORANGE, "linewidth": 2.6})
+        axes.annotate("$a_i$", arm, 9 * arm - 5, textcoords="offset points", color=ORANGE)
+        for x, y, text, color in (
+            (0.0, -0.42, "the noise hides a step\nwithin the diamond", BLUE),
+            (1.2, -0.75, "circle: Euclidean length 1,\nwhat DP-OD assumes", BLACK),
+            (1.2, 0.75, f"L1 norm {norm:.2f}:\nloss {norm:.2f} ε", ORANGE),
+        ):
+            ha = "center" if not x else "left"
+            axes.text(x, y, text, color=color, ha=ha, va="center", fontsize=9.5)
+        axes.set(xlim=(-1.15, 2.6), ylim=(-1.1, 1.2), aspect="equal", xticks=[-1, 0, 1])
+        axes.set(yticks=[-1, 0, 1], xlabel="first coordinate", ylabel="second coordinate")
+        axes.xaxis.set_label_coords(0.3, -0.1)
+        axes.grid(visible=False)
+    return figure
+
+
+def releases(rewards: Sequence[int], epsilon: float, *, reused: str) -> Picture:
+    """Draw which releases one reward of the second phase enters.
+
+    Parameters
+    ----------
+    rewards : sequence of int
+        How many each phase draws; a dot stands for ten.
+    epsilon : float
+        The loss of each release to the rewards that it is made of.
+    reused : {"nothing", "rewards", "releases"}
+        What later phases use again.
+
+    Returns
+    -------
+    Picture
+        A column for each phase: its rewards, and below them the box of its release.
+    """
+    last = len(rewards) - 1
+    entered = range(1, last + 1) if reused == "rewards" else range(1, 2)
+    with canvas(size=(WIDTH, 3.3)) as (figure, axes):
+        for place, (count, look) in enumerate(zip(rewards, SERIES, strict=False)):
+            dots = np.arange(round(count / 10))
+            x, y = place + 0.12 * (dots % 6 - 2.5), 1 + 0.13 * (dots // 6)
+            axes.plot(x, y, "o", color=look["color"], markersize=4, alpha=0.55)
+            hit = place in entered
+            face = look["color"] if hit else "white"
+            axes.add_patch(
+                Rectangle((place - 0.38, -0.35), 0.76, 0.4, facecolor=face, edgecolor=look["color"])
+            )
+            color = ("black" if place == 4 else "white") if hit else BLACK
+            text = {"va": "center", "ha": "center", "fontsize": 9}
+            axes.text(place, -0.15, f"release {place + 1}", color=color, **text)
+            told = rf"loss {epsilon:g}" if hit else "loss 0"
+            axes.text(place, -0.55, told, weight="bold" if hit else "normal", **text)
+            axes.text(place, 1.75, f"phase {place + 1}", **text)
+        dot = 1 + 0.12 * 0.5, 1.0
+        axes.plot(*dot, "o", color=BLACK, markersize=7)
+        for place in entered:
+            axes.annotate("", (place, 0.06), dot, arrowprops={**_ARROW, "color": BLACK})
+        for place in range(1, last) if reused == "releases" else ():
+            ends = (place + 0.62, -0.15), (place + 0.38, -0.15)
+            axes.annotate("", *ends, arrowprops={**_ARROW, "color": GREY})
+        total = epsilon * len(entered)
+        axes.text(
+            last / 2,
+            -0.92,
+            f"this reward loses {total:g} in all, {epsilon:g} was promised",
+            ha="center",
+            weight="bold",
+            color=ORANGE if total > epsilon else BLACK,
+        )
+        axes.set(xlim=(-0.5, last + 0.5), ylim=(-1.0, 1.85))
+        axes.set_axis_off()
+    return figure
