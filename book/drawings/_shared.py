@@ -31,11 +31,13 @@ def mark(axes: Axes, text: str, where: float) -> None:
     )
 
 
-def rates(axes: Axes, x: ArrayLike, rows: pd.DataFrame, look: dict[str, Any]) -> None:
-    """Draw sampled rates as points, with bars from `low` to `high`."""
+def rates(
+    axes: Axes, x: ArrayLike, rows: pd.DataFrame, look: dict[str, Any], *, cap: float = 2
+) -> None:
+    """Draw sampled rates as points, with bars from `low` to `high`, and caps on the bars."""
     rate = rows["success_rate"]
     reach = [rate - rows["low"], rows["high"] - rate]
-    axes.errorbar(x, rate, reach, capsize=2, linewidth=1, **look | {"linestyle": "none"})
+    axes.errorbar(x, rate, reach, capsize=cap, linewidth=1, **look | {"linestyle": "none"})
 
 
 def broken_above(axes: Axes, promised: float, top: float) -> None:

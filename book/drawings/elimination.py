@@ -19,7 +19,6 @@ from dpbai.field.figures.canvas import (
     WIDTH,
     Picture,
     canvas,
-    name_lines,
 )
 from dpbai.max_det import MaxDet
 
@@ -135,7 +134,7 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
             ylabel="active arms $s_p$ (log)",
             xticks=range(1, longest + 1),
         )
-        name_lines(axes)
+        axes.legend()
     return figure
 
 

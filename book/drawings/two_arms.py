@@ -49,7 +49,7 @@ def ratio_panels(table: pd.DataFrame, *, beside: pd.DataFrame) -> Picture:
                 pale = other[budget, epsilon, name]
                 panel.plot(pale["ratio"], pale["exact"], color=look["color"], lw=3, alpha=0.3)
                 panel.plot(part["ratio"], part["exact"], label=name, **curve(look))
-                rates(panel, part["ratio"], part, look)
+                rates(panel, part["ratio"], part, look, cap=0)
             panel.set(
                 title=rf"$T = {budget}$, $\varepsilon = {epsilon:g}$",
                 xscale="log",
