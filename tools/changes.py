@@ -46,6 +46,7 @@ CHANGES = {
     },
     "phases": {"example": '{"arms": 300, "dimension": 6}', "T": "100", "seed": "2"},
     "private_design": {"T": "600", "epsilon": "0.4", "trials": "20"},
+    "real_arms": {"epsilon": "0.5", "trials": "20"},
     "upper_bound": {"seed": "3", "traits_seed": "1", "epsilon": "0.5", "trials": "2000"},
     "your_own_arms": {"T": "900", "epsilon": "1", "trials": "50", "fewer": "50", "sessions": "5"},
 }
