@@ -22,6 +22,7 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.noise import LAWS, Noise
 from dpbai.ranking import BoolArray, Ranking
 
+_LARGEST_EXPONENT = 950  # of an estimate: draws are larger than deviations, and sums than terms
 _COARSE = 2.0**-1022  # doubles below have fewer digits
 
 
@@ -201,7 +202,13 @@ class Phase:
 
     @cached_property
     def _ranking(self) -> Ranking:
-        return Ranking(self.decoder_matrix, self.reach, self.keep)
+        decoder = self.decoder_matrix
+        if decoder is not None:
+            # Estimates in a unit in which they overflow have the same order in a larger one.
+            sizes = [np.abs(decoder).max(initial=0.0), self.noise.standard_deviation]
+            beyond = int(np.frexp(sizes)[1].sum()) - _LARGEST_EXPONENT
+            decoder = np.ldexp(decoder, -beyond) if beyond > 0 else decoder
+        return Ranking(decoder, self.reach, self.keep)
 
 
 def declared(phase: Phase) -> Phase:

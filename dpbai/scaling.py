@@ -112,8 +112,9 @@ class Span:
         if not self.rank:
             return np.empty(0, dtype=np.int64), vectors
         for scaled, rows, _ in balancings(vectors):
-            units = scaled / np.abs(scaled).max(axis=0)
-            indices = pivots(units, self.rank)
+            units = _divided(scaled, np.abs(scaled).max(axis=0))
+            with np.errstate(all="ignore"):  # a direction that is lost shows in what is missed
+                indices = pivots(units, self.rank)
             if rows.any():
                 indices = swap_search(units, indices, rows)
             coordinates = coordinates_in(units, indices, rows)
@@ -295,7 +296,7 @@ def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = No
         while True:
             row, column = divmod(first_largest(np.abs(coordinates).ravel(), _SWAP_GAIN), dimension)
             pivot = coordinates[row, column]
-            if abs(pivot) <= 1 + _SWAP_GAIN:
+            if not abs(pivot) > 1 + _SWAP_GAIN:
                 break
             swapped = True
             if rows is not None:

@@ -37,6 +37,7 @@ from dpbai.noise import Gaussian, Laplace, NoNoise, exp_bound
 from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
 from dpbai.policies import DPBAI, DPBAIGauss, DPHalving
+from dpbai.ranking import alike
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule, ceil_div, pulls_max_det
 from dpbai.tails import bernstein
@@ -407,14 +408,18 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
         lead += weights @ instance.means[list(phase.pulled)]
         variance += weights**2 @ (1 / (4 * np.array(phase.pulls, dtype=np.float64)))
         if isinstance(phase.noise, Laplace | Gaussian):
-            variance += phase.noise.standard_deviation**2 * (part**2).sum(axis=1)
+            with np.errstate(over="ignore"):  # so much noise that nothing is known
+                noise = np.abs(phase.noise.standard_deviation * part)
+                variance += (noise**2).sum(axis=1)
+            if isinstance(phase.noise, Laplace):
+                scale = np.maximum(scale, noise.max(axis=1, initial=0.0) / math.sqrt(2))
         elif not isinstance(phase.noise, NoNoise):
             raise TypeError(
                 f"policy must have Laplace or Gaussian noise, or none, got {phase.noise}"
             )
-        if isinstance(phase.noise, Laplace) and part.size:
-            scale = np.maximum(scale, phase.noise.scale * np.abs(part).max(axis=1))
-    return bernstein(lead, variance, scale)
+    # What rounding leaves of a contrast of arms that always tie says nothing.
+    tied = np.delete(alike(last.decoder, place), place)
+    return np.where(tied, 1.0, bernstein(lead, variance, scale))
 
 
 def _reaches(schedule: Schedule, pulled: int, pulls: float) -> float:

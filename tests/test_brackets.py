@@ -20,6 +20,7 @@ import dpbai
 from dpbai.exact import NotExactError, pairs
 from dpbai.exact.inversion import Variables
 from dpbai.exact.terms import independent_terms
+from dpbai.noise import Gaussian
 
 SYNTHETIC = dpbai.synthetic()
 MAKERS = {
@@ -226,3 +227,16 @@ def test_bounds_hold_for_any_noise_and_units_of_columns(maker, epsilon, units):
     chance = stats.binomtest(4000 - result.successes, 4000).proportion_ci(1 - FALSE_ALARM)
     assert chance.low <= high
     assert low <= chance.high
+
+
+@pytest.mark.parametrize("gap", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("sigma", [0.02, 0.01, 0.001])
+def test_logarithms_of_the_bounds_are_bounds_of_the_logarithm(gap, sigma):
+    """However small the error is: (0, 0) would be a bracket of no logarithm but minus infinity."""
+    policy = one_phase((4, 4), Gaussian(sigma, 1e-5))
+    with np.errstate(divide="ignore"):
+        low, high = np.log(dpbai.error_bounds(policy, constants(gap, 0.0)))
+    exact = stats.norm.logsf(gap / sigma / math.sqrt(2))
+    assert low <= exact + 1e-9
+    assert exact - 1e-9 <= high < max(exact, -575) + 0.01
+    assert low > exact - 0.01 or (low == -math.inf and exact < -575)

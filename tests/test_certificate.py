@@ -899,3 +899,8 @@ def test_an_arm_that_wins_by_rounding_alone_does_not_break_the_guarantee():
         policy = OnePhase(phase)
         found = dpbai.exact_audit(policy).epsilon
         assert found <= dpbai.certificate(policy).epsilon * (1 + 1e-9)
+
+
+def test_a_loss_below_the_doubles_is_certified_as_the_least_of_them():
+    policy = dpbai.DPBAI(np.eye(3), budget=100, epsilon=1e-300)
+    assert dpbai.certificate(policy, reward_bound=1e-30).epsilon == 5e-324

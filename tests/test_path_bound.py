@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from oracles import FALSE_ALARM
+from plans import one_phase
 from scipy import stats
 
 import dpbai
@@ -128,3 +129,13 @@ def test_more_paths_than_the_limit_are_refused_with_their_number():
     policy = dpbai.DPDesign(instance.features, budget=3000, epsilon=1.0, phases=3)
     with pytest.raises(ValueError, match=r"limit must be at least \d+ to follow all paths"):
         path_bound(policy, instance, limit=2)
+
+
+@pytest.mark.parametrize("lead", [0.0, 1e-16, -1e-16])
+def test_a_copy_of_the_best_arm_wins_as_often_whatever_rounding_leaves_of_the_contrast(lead):
+    means = [0.7, 0.2, 0.5]
+    decoder = np.array([[1.0 + lead], [-1.0], [1.0]])
+    policy = one_phase((400,), dpbai.NoNoise(), decoder, pulled=(0,))
+    rewards = [dpbai.Bernoulli(mean) for mean in means]
+    instance = dpbai.Instance(policy.features, rewards=rewards)
+    assert path_bound(policy, instance) >= 0.5

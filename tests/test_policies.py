@@ -526,3 +526,57 @@ def test_an_epsilon_of_any_type_of_number_is_kept_as_a_float(make, epsilon):
     policy = make(np.eye(3), budget=60, epsilon=epsilon)
     assert type(policy.epsilon) is float
     assert policy.epsilon == 1
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6, 7, 23])
+def test_entries_each_of_its_own_scale_have_an_answer_or_a_clear_error(seed):
+    """Seeds 0 and 6 ended in "Singular matrix", 7 in overflows of estimates and bounds."""
+    rng = np.random.default_rng(seed)
+    arms = int(rng.integers(2, 7))
+    dimension = int(rng.integers(1, min(arms, 4) + 1))
+    features = rng.normal(size=(arms, dimension))
+    features *= 10.0 ** rng.uniform(-150, 150, size=features.shape)
+    epsilon = 10.0 ** rng.uniform(-300, 10)
+    budget = int(10 ** rng.uniform(math.log10(arms + 1), 9))
+    rewards = [dpbai.Bernoulli(float(mean)) for mean in rng.random(arms)]
+    instance = dpbai.Instance(features, rewards=rewards)
+    for maker in (DPBAI, Baseline, ODLinBAI, DPOD, dpbai.DPHalving, dpbai.DPDesign):
+        options = {} if maker is ODLinBAI else {"epsilon": epsilon}
+        try:
+            policy = maker(features, budget=budget, **options)
+            assert dpbai.simulate(policy, instance, trials=10).trials == 10
+            assert dpbai.certificate(policy).epsilon > 0
+            assert "epsilon" in repr(dpbai.certificate(policy))
+            if maker in (ODLinBAI, DPOD, dpbai.DPDesign):
+                assert dpbai.upper_bound(policy, instance) > 0
+        except ValueError as error:
+            said = str(error)
+        else:
+            continue
+        assert said.startswith(
+            (
+                "features must not differ so much in scale",
+                "vectors must not differ so much in scale",
+                "features and epsilon must give noise",
+                "budget must be at least",
+            )
+        )
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-290])
+def test_dp_od_with_the_widest_noise_chooses_evenly_in_every_engine(dimension, epsilon):
+    features = np.eye(dimension + 1)[:, :dimension]
+    rewards = [dpbai.Bernoulli(mean) for mean in np.linspace(0.9, 0.1, dimension + 1)]
+    instance = dpbai.Instance(features, rewards=rewards)
+    policy = DPOD(features, budget=60, epsilon=epsilon)
+    result = dpbai.simulate(policy, instance, trials=2000)
+    bounds = dpbai.error_bounds(policy, instance)
+    errors = stats.binomtest(2000 - result.successes, 2000).proportion_ci(1 - 1e-6)
+    assert errors.low <= bounds.high
+    assert bounds.low <= errors.high
+    assert 0 < dpbai.certificate(policy).epsilon <= epsilon * math.sqrt(dimension) * (1 + 1e-9)
+    if dimension == 1:
+        assert dpbai.exact_error(policy, instance) == pytest.approx(0.5)
+        audit = dpbai.exact_audit(DPOD(features, budget=4, epsilon=epsilon))
+        assert audit.epsilon <= epsilon + 1e-12  # the rounding errors of a logarithm

@@ -376,3 +376,20 @@ def test_bounds_of_extreme_instances_are_positive_and_have_no_overflow(budget):
     assert explicit.value == explicit.prefactor
     assert explicit.theorem.valid_from == math.inf
     assert explicit.valid_from > 1e200
+
+
+@pytest.mark.parametrize("epsilon", [1e10, 1e300, math.inf])
+def test_no_bound_is_told_as_zero_however_far_apart_two_arms_are(epsilon):
+    """At T = 10^6 each of them is below the doubles, and what it bounds may happen."""
+    instance = dpbai.Instance(np.eye(2), [0.5, 0.0])
+    for budget in (10**6, 10**15):
+        of = {"budget": budget, "epsilon": epsilon}
+        explicit = dpbai.explicit_upper_bound(dpbai.DPBAI(instance.features, **of), instance)
+        assert 0 < explicit.value < 1e-300
+        assert 0 < explicit.repaired < 1e-300
+        assert 0 < explicit.together < 1e-300
+        for maker in (dpbai.DPBAI, dpbai.DPHalving, dpbai.DPDesign):
+            assert 0 < dpbai.upper_bound(maker(instance.features, **of), instance) < 1e-300
+        gauss = dpbai.DPBAIGauss(instance.features, delta=1e-5, **of)
+        assert 0 < dpbai.gauss_upper_bound(gauss, instance) < 1e-300
+        assert 0 < dpbai.explicit_upper_bound(gauss, instance).repaired < 1e-300
