@@ -124,8 +124,8 @@ class DPDesign:
     *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
     contrast of two of them is small, given what was released before; see `private_design`. The
     first phase divides them as for linear means or, with a misfit, equally among all arms, if the
-    rehearsal says so. In which order the arms are listed changes neither
-    this nor the choice of phases, but for which of equal arms is pulled.
+    rehearsal says so; later phases of more than two arms then do the same. In which order the arms
+    are listed changes neither this nor the choice of phases, but for which of equal arms is pulled.
 
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2; with a misfit also more, up to 32 arms after the first and four phases.
@@ -252,11 +252,12 @@ class DPDesign:
             first = np.unique(self._places[list(active)], return_index=True)[1]
             arms = tuple(active[i] for i in first)
         vectors = known.of(arms)
-        design = (
-            self._first
-            if index == 1
-            else Division(vectors, [], self._division.fee, known.information).best(total)
-        )
+        if index == 1:
+            design = self._first
+        elif self._choice[1] and len(arms) > 2:
+            design = _even(len(arms), total)
+        else:
+            design = Division(vectors, [], self._division.fee, known.information).best(total)
         if len(arms) == len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
@@ -330,9 +331,16 @@ class DPDesign:
     def _first(self) -> PrivateDesign:
         timetable, even = self._choice
         if even:
-            each = timetable.pulls[0] // len(self.features)
-            return PrivateDesign(np.full(len(self.features), each), math.nan, math.nan)
+            arms = len(self.features)
+            return _even(arms, timetable.pulls[0] // arms * arms)
         return self._division.best(timetable.pulls[0])
+
+
+def _even(arms: int, pulls: int) -> PrivateDesign:
+    """Return pulls that are the same for all arms, but for one more of the first ones."""
+    each = np.full(arms, pulls // arms)
+    each[: pulls % arms] += 1
+    return PrivateDesign(each, math.nan, math.nan)
 
 
 def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:

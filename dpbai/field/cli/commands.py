@@ -41,7 +41,11 @@ COMMANDS: list[tuple[Any, ...]] = [
         best("with --gap: if this arm is the best (default: for each arm)"),
         arguments.WITHIN,
         reward_range("the scale of --gap and --within (default 0 1)"),
-        trials(2000, "with --gap: simulated runs for each possible best arm"),
+        trials(
+            2000,
+            "with --gap: simulated runs, shared among the arms that may be the best; 200 for each "
+            "at least",
+        ),
         arguments.SEED,
         output(*PHASE_COLUMNS),
     ),

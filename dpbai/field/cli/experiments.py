@@ -38,6 +38,7 @@ from dpbai.study import study, takes_epsilon
 _MOST_ARMS = 40
 _MOST_TOLD = 12
 _LOSS_TRIALS, _OFF_TRIALS = 1000, 200
+_LEAST_TRIALS = 200  # for each arm that may be the best
 _TABLES = 20  # of means that are off from linear ones
 _MOST_PULLS = 10**9  # the default of the search
 _LARGEST_EXPONENT = 700.0
@@ -106,6 +107,7 @@ def show_expected(
 ) -> None:
     """Say how often `policy` finds the best arm, in instances where it leads by --gap."""
     scale = given.reward_range
+    given.trials = max(min(_LEAST_TRIALS, given.trials), given.trials // len(instances))
     rows = [
         (*_success(policy, instance, given), arm)
         for arm, instance in tqdm(instances.items(), unit="arm", disable=None, leave=False)
