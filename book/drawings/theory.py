@@ -135,6 +135,7 @@ def bound_losses(table: pd.DataFrame) -> Picture:
                 yticks=steps,
                 yticklabels=table.index,
             )
+            panel.minorticks_off()
             panel.grid(visible=False, axis="y")
         panels[0].set_xlim(1, 6 * table.prod().max())
         panels[0].invert_yaxis()
@@ -165,7 +166,7 @@ def hardness_terms(hardness: Hardness, *, count: int) -> Picture:
             ),
         ):
             solid = look | {"linestyle": EXACT}
-            axes.plot(i, values, **solid | {"alpha": 0.25})
+            axes.plot(i[count - 2 :], values[count - 2 :], **solid | {"alpha": 0.25, "marker": ""})
             axes.plot(i[: count - 1], values[: count - 1], label=name, **solid)
             axes.plot(
                 largest,
