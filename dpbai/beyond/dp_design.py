@@ -134,6 +134,9 @@ class DPDesign:
     error. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases than
     are tried otherwise take half of T first, and go from 12 arms (at least one for each phase) to 2
     by equal factors.
+
+    *Speed.* A plan takes thousands of small matrix products, which threads only slow down. The
+    command line uses one; in Python, set ``OPENBLAS_NUM_THREADS=1`` before NumPy is imported.
     """
 
     features: FloatArray
