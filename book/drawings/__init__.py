@@ -8,7 +8,7 @@ arguments and uses no name of dpbai that is not public.
 from drawings.design import divided_pulls, information, leads, peers, success_bars
 from drawings.elimination import arms_in_the_plane, design_errors, funnel, sizes
 from drawings.frames import Explorer, Live, explorer, live
-from drawings.ideas import bars_of, deciding_plane, releases, turned_arm
+from drawings.ideas import bars_of, deciding_plane, decision_tree, releases, turned_arm
 from drawings.privacy import (
     laplace_pair,
     lead_losses,

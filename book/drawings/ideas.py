@@ -210,3 +210,49 @@ def releases(rewards: Sequence[int], epsilon: float, *, reused: str) -> Picture:
         axes.set(xlim=(-0.5, last + 0.5), ylim=(-1.0, 1.85))
         axes.set_axis_off()
     return figure
+
+
+def decision_tree(steps: Sequence[tuple[str, str, str]], last: str) -> Picture:
+    """Draw questions one below the other, each with the answer that ends the search beside it.
+
+    Parameters
+    ----------
+    steps : sequence of (str, str, str)
+        A question, the answer that leads to the right, and what stands there. Any other answer
+        leads to the next question.
+    last : str
+        What stands below the last question.
+    """
+    box: Any = {"boxstyle": "round,pad=0.45", "linewidth": 1.2}
+    with canvas(size=(WIDTH, 0.75 * (len(steps) + 1))) as (figure, axes):
+        for row, (question, answer, leaf) in enumerate(steps):
+            other = {"yes": "no", "no": "yes"}[answer]
+            axes.annotate("", (0.62, row), (0.35, row), arrowprops=_ARROW | {"color": GREY})
+            axes.annotate(
+                "", (0.2, row + 0.72), (0.2, row + 0.28), arrowprops=_ARROW | {"color": GREY}
+            )
+            axes.text(0.48, row - 0.08, answer, ha="center", va="bottom")
+            axes.text(0.225, row + 0.5, other, ha="left", va="center")
+            axes.text(
+                0.2,
+                row,
+                question,
+                ha="center",
+                va="center",
+                bbox=box | {"facecolor": "white", "edgecolor": GREY},
+            )
+            axes.text(
+                0.8,
+                row,
+                leaf,
+                ha="center",
+                va="center",
+                bbox=box | {"facecolor": "white", "edgecolor": BLUE},
+            )
+        axes.text(
+            0.2, len(steps), last, ha="center", va="center", weight="bold",
+            bbox=box | {"facecolor": "white", "edgecolor": ORANGE, "linewidth": 2},
+        )  # fmt: skip
+        axes.set(xlim=(0, 1), ylim=(len(steps) + 0.4, -0.5))
+        axes.axis("off")
+    return figure
