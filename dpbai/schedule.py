@@ -185,7 +185,7 @@ class Schedule:
         # where that is the longest list.
         low, high = 0, self.printed_budget
         while low < high:
-            middle = ceil_div(low + high, 2)
+            middle = (low + high + 1) // 2
             if self.dearest(middle) <= self.budget:
                 low = middle
             else:
