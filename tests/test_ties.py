@@ -344,8 +344,14 @@ LINE = [[-1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
     [
         (dpbai.ODLinBAI([[1.0], [2.0], [3.0]], budget=6), [0.1, 0.2, 0.3]),
         (dpbai.ODLinBAI([[1.0], [3.0], [3.0]], budget=4), [0.1, 0.2, 0.1]),
-        (dpbai.DPDesign(LINE, budget=3, epsilon=math.inf, phases=1), [0.25, 0.5, 0.4, 0.9, 0.4]),
-        (dpbai.DPDesign(LINE, budget=8, epsilon=math.inf, phases=1), [0.6, 0.5, 0.4, 0.7, 0.4]),
+        (
+            dpbai.DPDesign(LINE, budget=4, epsilon=math.inf, phases=1, misfit=0),
+            [0.25, 0.5, 0.4, 0.9, 0.4],
+        ),
+        (
+            dpbai.DPDesign(LINE, budget=8, epsilon=math.inf, phases=1, misfit=0),
+            [0.6, 0.5, 0.4, 0.7, 0.4],
+        ),
     ],
 )
 def test_arms_that_all_tie_on_a_lattice_share_the_answer_evenly_in_exact_errors(policy, means):
