@@ -782,7 +782,8 @@ def test_the_least_epsilon_for_a_budget_is_that_of_the_library(call):
         lambda epsilon: _dp_bai(epsilon, 400), leading(1, 0.2), error=1 - 0.8, trials=300
     )
     row = table.iloc[2]
-    assert (row["epsilon"], row["too_small"]) == (expected.epsilon, expected.too_small)
+    found = row["epsilon"], row["too_small"]
+    assert found == pytest.approx((expected.epsilon, expected.too_small), rel=1e-12)
     assert row["odds"] == pytest.approx(math.exp(expected.epsilon))
     assert f"at epsilon = {expected.epsilon:.4g}\n" in out
     code, _, err = call(*words, "--policies", "od-linbai")

@@ -42,7 +42,8 @@ CHANGES = {
         "trials": "20",
         "budgets": "[100, 300]",
         "epsilons": "[0.3, 4]",
-        "instance": "dpbai.Instance([[1, 0], [0.4, 0.5], [0.2, 0.8], [0.6, 0.1]], [0.5, 0.3])",
+        "instance": "dpbai.Instance("
+        "[[1, 0], [0.4, 0.5], [0, 1], [0.6, 0.1], [0.5, 0.4]], [0.5, 0.3])",
     },
     "phases": {"example": '{"arms": 300, "dimension": 6}', "T": "100", "seed": "2"},
     "private_design": {"T": "600", "epsilon": "0.4", "trials": "20"},
