@@ -40,6 +40,12 @@ def rates(
     axes.errorbar(x, rate, reach, capsize=cap, linewidth=1, **look | {"linestyle": "none"})
 
 
+def name_end(axes: Axes, text: str, end: tuple[float, float], color: Any) -> None:
+    """Write the name of a line in its colour, behind its last point."""
+    look = {"color": color, "va": "center", "fontsize": 9}
+    axes.annotate(text, end, (8, 0), textcoords="offset points", **look)
+
+
 def broken_above(axes: Axes, promised: float, top: float) -> None:
     """Shade what lies beyond a promise, up to the top of the axes, and say what it is."""
     axes.axhspan(promised, top, color=GREY, alpha=0.18, linewidth=0)

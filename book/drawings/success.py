@@ -18,7 +18,7 @@ from dpbai.field.figures.canvas import (
     canvas,
     name_lines,
 )
-from drawings._shared import curve, mark, rates
+from drawings._shared import curve, mark, name_end, rates
 
 
 def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
@@ -49,6 +49,28 @@ def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
         axes.set(yscale="log", ylim=(2e-4, 1.2))
         axes.set(xlabel="budget $T$ (pulls)", ylabel="error probability (log)")
         name_lines(axes)
+    return figure
+
+
+def by_misfit(table: pd.DataFrame) -> Picture:
+    """Draw the success of DP-Design against the budget, with intervals, for each misfit.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Columns misfit, budget, success_rate, low and high.
+    """
+    with canvas(size=(WIDTH, 3.4)) as (figure, axes):
+        for (misfit, part), look in zip(table.groupby("misfit"), SERIES, strict=False):
+            rates(axes, part["budget"], part, look)
+            axes.plot(part["budget"], part["success_rate"], **look)
+            end = part[["budget", "success_rate"]].iloc[-1]
+            name_end(axes, f"misfit {misfit:g}", tuple(end), look["color"])
+        axes.set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.04))
+        axes.set_ylabel("success rate (0 to 1)")
+        budgets = table["budget"].unique().tolist()
+        axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
+        axes.minorticks_off()
     return figure
 
 
