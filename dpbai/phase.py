@@ -41,7 +41,8 @@ class Phase:
     active : tuple of int
         Arms in play, increasing.
     pulled : tuple of int
-        The m arms to pull, some of the active ones; distinct, since no reward is used twice.
+        The m arms to pull, distinct, since no reward is used twice. They need not be active: an arm
+        that is out may tell the active ones apart.
     pulls : tuple of int
         How often to pull each of them, each at least 1.
     noise : Noise
@@ -75,8 +76,8 @@ class Phase:
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
         pulled = _check.integers(self.pulled, "pulled", least=0)
         pulls = _check.integers(self.pulls, "pulls", least=1)
-        if len(set(pulled)) < len(pulled) or not set(pulled) <= set(active):
-            raise ValueError(f"pulled must be distinct active arms, got {_check.told(pulled)}")
+        if len(set(pulled)) < len(pulled):
+            raise ValueError(f"pulled must be distinct arms, got {_check.told(pulled)}")
         if len(pulls) != len(pulled):
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
         _check.kind(self.noise, "noise", Noise)

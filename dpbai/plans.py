@@ -100,6 +100,12 @@ class Stage:
                 f"policy must plan phase {index} for active {_check.told(active)} when asked to, "
                 f"and planned phase {phase.index} for active {_check.told(phase.active)}"
             )
+        arms = arms_of(policy)
+        if max(phase.pulled, default=0) >= arms:
+            raise ValueError(
+                f"policy must pull arms of 0..{arms - 1}, and phase {index} pulls "
+                f"{_check.told(phase.pulled)}"
+            )
         released = sum(before.coordinates for before in self.known)
         if phase.remembered != released:
             raise ValueError(
@@ -114,7 +120,7 @@ class Stage:
                 f"policy must never pull more than its budget, {most}, and phase {index} takes "
                 f"{phase.cost} pulls after {self.spent} in the phases before"
             )
-        if phase.keep == len(active) and (not phase.cost or index > most + arms_of(policy)):
+        if phase.keep == len(active) and (not phase.cost or index > most + arms):
             raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
         return phase
 

@@ -69,7 +69,7 @@ def half_widths(
     parts = [weight @ phase.release for weight, phase in zip(weights, used, strict=True)]
     arms = np.concatenate([features[list(phase.pulled)] for phase in used])
     seen, wanted = np.concatenate(parts) @ arms, features[last.active[place]]
-    own = len(used) == 1 and last.decoder_matrix is None
+    own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
     close = np.abs(seen - wanted) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
         return None

@@ -340,8 +340,9 @@ class Session:
         Raises
         ------
         SessionError
-            If the session is finished, the arm is not in play, or fewer than two others would be.
-            Of the kind `SessionConflictError`, if the file was changed by someone else.
+            If the session is finished, the arm is neither in play nor pulled, or fewer than two
+            arms would stay in play. Of the kind `SessionConflictError`, if the file was changed by
+            someone else.
         """
         with self._mutex:
             self._keep(self._run.withdrawing(arm))

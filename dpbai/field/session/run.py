@@ -205,10 +205,13 @@ class Run:
     def withdrawing(self, label: Label) -> Self:
         """Return the run in which an arm is asked for no more."""
         name = named(label)
-        stay = {self.labels[arm] for arm in self.plan.active} - set(self.withdrawn)
-        if name is None or name not in stay:
-            raise SessionError("only an arm in play can be withdrawn, and this is none")
-        if len(stay) < 3:
+        active, pulled = (
+            {self.labels[arm] for arm in arms} - set(self.withdrawn)
+            for arms in (self.plan.active, self.plan.pulled)
+        )
+        if name is None or name not in active | pulled:
+            raise SessionError("only an arm in play, or one that is pulled, can be withdrawn")
+        if name in active and len(active) < 3:
             raise SessionError("two arms at least must stay in play")
         return replace(self, withdrawn=(*self.withdrawn, name)).advanced()
 
