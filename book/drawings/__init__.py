@@ -18,7 +18,14 @@ from drawings.privacy import (
     true_delta,
     winners,
 )
-from drawings.success import by_dimension, by_misfit, draws, exact_over_sampled, misfits
+from drawings.success import (
+    by_dimension,
+    by_misfit,
+    draws,
+    exact_over_sampled,
+    misfits,
+    price,
+)
 from drawings.tables import neighbouring_tables
 from drawings.theory import between_bounds, bound_losses, bounds, exponents, hardness_terms
 from drawings.two_arms import decay, losses_by_angle, ratio_frame, ratio_panels

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike
 
 from dpbai.field.figures.canvas import BLACK, BOUND, EXACT, GREY
@@ -14,6 +17,11 @@ from dpbai.field.figures.canvas import BLACK, BOUND, EXACT, GREY
 def curve(look: dict[str, Any], *, bound: bool = False) -> dict[str, Any]:
     """Return the look of a series as a curve without marks: a bound dashed, all else solid."""
     return look | {"marker": "", "linestyle": BOUND if bound else EXACT}
+
+
+def ramp(count: int) -> list[str]:
+    """Return colours from dark to light for an ordered parameter, all legible on white."""
+    return [to_hex(color) for color in mpl.colormaps["viridis"](np.linspace(0, 0.55, count))]
 
 
 def mark(axes: Axes, text: str, where: float) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from dpbai.field.figures.canvas import (
     BLACK,
     BLUE,
+    GREY,
     ORANGE,
     POLICIES,
     SERIES,
@@ -18,7 +19,7 @@ from dpbai.field.figures.canvas import (
     canvas,
     name_lines,
 )
-from drawings._shared import curve, mark, name_end, rates
+from drawings._shared import curve, mark, name_end, ramp, rates
 
 
 def exact_over_sampled(exact: pd.DataFrame, sampled: pd.DataFrame) -> Picture:
@@ -98,6 +99,28 @@ def by_dimension(table: pd.DataFrame) -> Picture:
         axes[0].set_ylabel("success rate (0 to 1)")
         axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
         name_lines(*axes)
+    return figure
+
+
+def price(table: pd.DataFrame, *, aimed: float) -> Picture:
+    """Draw success against the budget for several levels of privacy.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Success rates: a row for each budget, a column for each level, from no privacy on.
+    aimed : float
+        The success rate that is aimed at, drawn as a line.
+    """
+    with canvas(size=(WIDTH, 3.2)) as (figure, axes):
+        axes.axhline(aimed, color=GREY, linewidth=1)
+        for (name, rates_of), color in zip(table.items(), ramp(table.shape[1]), strict=True):
+            axes.plot(table.index, rates_of, color=color, marker="o", label=name)
+        axes.set(xscale="log", xlabel="budget $T$ (people, log)", ylabel="success rate (0 to 1)")
+        ticks = table.index[::2]
+        axes.set_xticks(ticks, [f"{budget}" for budget in ticks])
+        axes.minorticks_off()
+        name_lines(axes)
     return figure
 
 
