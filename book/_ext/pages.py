@@ -3,9 +3,11 @@
 The theme's icons are a script of 1.5 MB, of which the book uses a dozen: these become a style
 sheet. The frames of explorers become files that a browser loads when they are shown. Pictures get
 their sizes, so that nothing moves while a page loads, and load when they come near. Of MathJax,
-pages load what typesets formulas; of style sheets, where PurgeCSS is installed, the rules that some
-page can use; the index of all words, where one searches. Pages with code get the button that runs
-them, if `tools/live.py` has put together what that needs.
+pages load what typesets formulas; the index of all words, where one searches. Code is marked where
+its colour is another one than that of plain letters. Where npm has put PurgeCSS, esbuild and SVGO,
+style sheets keep the rules that some page can use, they and scripts lose spaces and comments, and
+pictures get shorter paths. Pages with code get the button that runs them, if `tools/live.py` has
+put together what that needs.
 """
 
 import re
@@ -33,14 +35,21 @@ PICTURE = re.compile(r'<img (?![^>]*\bwidth=)([^>]*?)src="([^":]+\.svg)"')
 SEARCH = re.compile(
     r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
 )
-PURGE = Path("node_modules/.bin/purgecss")
+PLAIN = re.compile(r'<span class="(?:n|nn|p|w)">([^<]*)</span>')
+"""Names, punctuation and spaces, to which both colour schemes give the colour of the block."""
+PROGRAMS = Path("node_modules/.bin")
 STYLES = (
     "styles/pydata-sphinx-theme.css",
     "styles/sphinx-book-theme.css",
     "sphinx-design.min.css",
     "mystnb.*.css",
+    "basic.css",
+    "proof.css",
+    "pygments.css",
+    "togglebutton.css",
 )
 USED_BY = ("*.html", "*/*.html", "*/*/*.html", "_static/*.js", "_static/scripts/*theme.js")
+MINIFIED = ("*.css", "*.js", "styles/*.css")
 BASE = """\
 :is(.fas, .fa-solid) {
   display: inline-block;
@@ -104,7 +113,7 @@ def lightened(page: Path, text: str, static: Path) -> str:
     if page.name != "search.html":
         text = SEARCH.sub("", text)
     text = SCRIPT.sub(rf'<link rel="stylesheet" href="\1{ICONS}">', PRELOAD.sub("", text))
-    return PICTURE.sub(sized, FRAME.sub(as_file, text))
+    return PLAIN.sub(r"\1", PICTURE.sub(sized, FRAME.sub(as_file, text)))
 
 
 def lighten(app: Sphinx, error: Exception | None) -> None:
@@ -120,20 +129,37 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
             page.write_text(light, encoding="utf-8")
     script = (static / "scripts/fontawesome.js").read_text(encoding="utf-8")
     (static / ICONS).write_text(style_of(icons, script), encoding="utf-8")
-    purge(Path(app.outdir), Path(app.srcdir, PURGE))
+    programs = Path(app.srcdir, PROGRAMS)
+    if all((programs / name).is_file() for name in ("purgecss", "esbuild", "svgo")):
+        purge(Path(app.outdir), programs / "purgecss")
+        minify(static, programs / "esbuild")
+        shorten(Path(app.outdir), programs / "svgo")
     if (live := Path(app.srcdir, LIVE)).is_dir():
         shutil.copytree(live, static / "live", dirs_exist_ok=True)
 
 
 def purge(html: Path, program: Path) -> None:
     """Take out of style sheets what no page and no script names."""
-    if not program.is_file():
-        return
     content = [str(path) for pattern in USED_BY for path in html.glob(pattern)]
     for style in [path for pattern in STYLES for path in (html / "_static").glob(pattern)]:
         style.write_text(FONT.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
         command = [program, "--css", style, "--content", *content, "--output", style]
         subprocess.run(command, check=True)
+
+
+def minify(static: Path, program: Path) -> None:
+    """Take spaces and comments out of style sheets and scripts."""
+    files = [path for pattern in MINIFIED for path in static.glob(pattern)]
+    where = [f"--outdir={static}", f"--outbase={static}", "--allow-overwrite"]
+    subprocess.run([program, *files, *where, "--minify", "--log-level=error"], check=True)
+
+
+def shorten(html: Path, program: Path) -> None:
+    """Write the same pictures with shorter paths."""
+    folders = [path for name in ("_images", "_static/frames") if (path := html / name).is_dir()]
+    command = [program, "--quiet", "--config", Path(__file__).with_name("svgo.config.mjs")]
+    for folder in folders:
+        subprocess.run([*command, "--folder", folder], check=True)
 
 
 def add_scripts(app: Sphinx, *given: Any) -> None:
@@ -149,5 +175,5 @@ def add_scripts(app: Sphinx, *given: Any) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.connect("html-page-context", add_scripts)
-    app.connect("build-finished", lighten)
+    app.connect("build-finished", lighten, priority=900)  # the theme writes a style sheet then
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -30,9 +30,9 @@ def test_no_request_leaves_and_nothing_fails(visit: page_checks.Visit) -> None:
     assert visit.errors == []
 
 
-def test_a_page_loads_no_more_than_1_5_mebibytes(visit: page_checks.Visit) -> None:
+def test_a_page_loads_no_more_than_1_5_megabytes(visit: page_checks.Visit) -> None:
     files = {unquote(urlsplit(url).path) for url in visit.requests if url.startswith("file:")}
-    assert sum(Path(file).stat().st_size for file in files) <= 1.5 * 2**20
+    assert sum(Path(file).stat().st_size for file in files) <= 1_500_000
 
 
 @pytest.mark.parametrize("check", page_checks.PAGE_CHECKS, ids=lambda check: check.__name__)
