@@ -33,18 +33,21 @@ _ROUNDING = 1e-9  # what is nearer to another value differs from it by rounding
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """What draws noise in a computer, and accounts for it."""
+    """A sampler of noise in floating-point numbers, with a privacy account of its own."""
 
     @property
     def name(self) -> str:
-        """What draws the noise, as certificates call it."""
+        """Its name in certificates and saved sessions."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a certificate must say against it."""
+        """Reservations that a certificate must state."""
 
-    def loss(self, noise: Noise, shift: Shift) -> float:
-        """Return the epsilon of adding `noise` to a vector that one reward can move by `shift`."""
+    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
+        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
+
+    def loss(self, noise: Noise, shift: Shift, delta: float) -> float:
+        """Return the epsilon at `delta` of adding `noise` to a vector that can move by `shift`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Certificate:
     losses : tuple of float
         The largest epsilon of each phase, phase 1 first, by the account of `mechanism`.
     delta : float
-        At which delta they are told; 0 for Laplace noise.
+        The largest delta of a phase; 0 for Laplace noise.
     planned_epsilon : float
         The largest epsilon by the law of the noise in real numbers.
     mechanism : str or None
@@ -279,16 +282,16 @@ def _certificate(
     changes: dict[tuple[Noise, Shift], None] = {}
     for index, phases in enumerate(plans):
         moves = {move for p in phases for move in _moves(p, copies, group, reward_bound)}
-        for noise, change, stored in moves:
-            loss = noise.loss(change)
+        for noise, delta, shift, stored in moves:
+            loss = noise.loss(shift, delta)
             planned = max(planned, loss)
-            told = loss if mechanism is None else mechanism.loss(noise, stored)
-            lost[index] = max(lost[index], told)
-            changes[noise, change] = None
+            realized = loss if mechanism is None else mechanism.loss(noise, stored, delta)
+            lost[index] = max(lost[index], realized)
+            changes[noise, shift] = None
     said = () if mechanism is None else mechanism.remarks
     return Certificate(
         losses=tuple(lost),
-        delta=max((noise.delta for noise, _ in changes), default=0.0),
+        delta=max((phase.delta for phase in chain.from_iterable(plans)), default=0.0),
         planned_epsilon=planned,
         mechanism=None if mechanism is None else mechanism.name,
         neighbours=neighbours,
@@ -302,8 +305,8 @@ def _certificate(
 
 def _moves(
     phase: Phase, copies: int, group: int, reward_bound: float
-) -> Iterator[tuple[Noise, Shift, Shift]]:
-    """Yield the noise and what it hides: a move in real numbers, and once rounded to doubles.
+) -> Iterator[tuple[Noise, float, Shift, Shift]]:
+    """Yield noise, delta, and the shift that it hides: in real numbers, and rounded to doubles.
 
     The arms of an identity release move a coordinate each: several of them make one longer vector.
     Those of another release may all move the same coordinates, at worst in the same direction. Each
@@ -321,7 +324,8 @@ def _moves(
             exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # divided and multiplied
             rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
             stored = np.where(shift > 0, rounded, 0.0)
-            yield phase.noise, tuple(shift.tolist()) * copies, tuple(stored.tolist()) * copies
+            shifts_of_copies = (tuple(move.tolist()) * copies for move in (shift, stored))
+            yield phase.noise, phase.delta, *shifts_of_copies
 
 
 def _told(value: float) -> str:

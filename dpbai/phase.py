@@ -1,10 +1,10 @@
 """The plan of one phase, and what a policy is: a planner of phases.
 
 All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
-number and on the active set alone. A `Phase` says it completely. No policy draws a random number or
-sees a reward; the engines (simulation, live sessions, exact probabilities, audits) execute the same
-plan. A policy may also remember: estimate from all that was released so far, and plan with the path
-of active sets in view. What was released is public, so this costs no privacy.
+number and on the active set alone. A `Phase` states it completely. No policy draws a random number
+or reads a reward; the engines (simulation, live sessions, exact probabilities, audits) execute the
+same plan. A policy may also remember: decode all releases so far, and plan for the path of active
+sets. What was released is public, so this costs no privacy.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dpbai._check import FloatArray, IntArray
 from dpbai.noise import LAWS, Noise
 from dpbai.ranking import BoolArray, Ranking
 
-_LARGEST_EXPONENT = 950  # of an estimate: draws are larger than deviations, and sums than terms
-_COARSE = 2.0**-1022  # doubles below have fewer digits
+_LARGEST_EXPONENT = 950  # of an estimate, so that sums and rare draws do not overflow
+_SMALLEST_NORMAL = 2.0**-1022  # doubles below have fewer digits
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """The plan of one phase.
 
-    Released is `release @ empirical_means + noise`; the estimated means of the active arms are
+    It releases `release @ empirical_means + noise`; the estimated means of the active arms are
     `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``). A phase
     that remembers decodes the releases of all phases so far, oldest first.
 
@@ -55,6 +55,8 @@ class Phase:
         None stands for the identity: nothing is remembered, and q = len(active).
     remembered : int, default 0
         How many coordinates the phases before have released, if their releases are decoded too.
+    delta : float, default 0
+        The delta at which its privacy losses are stated, in [0, 1): 0 for Laplace noise.
     """
 
     index: int
@@ -66,13 +68,13 @@ class Phase:
     release_matrix: FloatArray | None = None
     decoder_matrix: FloatArray | None = None
     remembered: int = 0
+    delta: float = 0.0
 
     def __init_subclass__(cls) -> None:
-        # A subclass could execute something else than the plan that its privacy is computed from.
+        # A subclass could execute another plan than the one that its privacy is computed from.
         raise TypeError("Phase cannot be subclassed: all that a phase may do is in its attributes")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "index", _check.whole(self.index, "index"))
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
         pulled = _check.integers(self.pulled, "pulled", least=0)
         pulls = _check.integers(self.pulls, "pulls", least=1)
@@ -81,21 +83,24 @@ class Phase:
         if len(pulls) != len(pulled):
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
         _check.kind(self.noise, "noise", Noise)
-        object.__setattr__(self, "keep", _check.whole(self.keep, "keep"))
-        if self.keep > len(active):
-            raise ValueError(f"keep must be at most {len(active)} active arms, got {self.keep}")
-        object.__setattr__(self, "active", active)
-        object.__setattr__(self, "pulled", pulled)
-        object.__setattr__(self, "pulls", pulls)
+        keep, remembered = self.keep, self.remembered
+        if _check.whole(keep, "keep") > len(active):
+            raise ValueError(f"keep must be at most {len(active)} active arms, got {keep}")
+        vars(self).update(
+            index=_check.whole(self.index, "index"),
+            active=active,
+            pulled=pulled,
+            pulls=pulls,
+            keep=int(keep),
+            remembered=_check.whole(remembered, "remembered", least=0),
+            delta=_check.number(self.delta, "delta", "[0, 1)"),
+        )
         for name, shape in (
             ("release_matrix", (None, len(pulled))),
             ("decoder_matrix", (len(active), None)),
         ):
             if getattr(self, name) is not None:
-                checked = _check.shaped(getattr(self, name), name, shape)
-                object.__setattr__(self, name, checked)
-        remembered = _check.whole(self.remembered, "remembered", least=0)
-        object.__setattr__(self, "remembered", remembered)
+                vars(self)[name] = _check.shaped(getattr(self, name), name, shape)
         decoded = len(active) if self.decoder_matrix is None else self.decoder_matrix.shape[1]
         if decoded != remembered + self.coordinates or (remembered and self.decoder_matrix is None):
             raise ValueError(
@@ -106,12 +111,12 @@ class Phase:
 
     @property
     def release(self) -> FloatArray:
-        """The matrix of shape (q, m) that makes the released statistic of the empirical means."""
+        """The matrix of shape (q, m) by which the empirical means are released."""
         return np.eye(len(self.pulled)) if self.release_matrix is None else self.release_matrix
 
     @property
     def decoder(self) -> FloatArray:
-        """The matrix of shape (len(active), remembered + q) that makes estimates of releases."""
+        """The matrix of shape (len(active), remembered + q) by which releases are decoded."""
         return np.eye(len(self.active)) if self.decoder_matrix is None else self.decoder_matrix
 
     @property
@@ -129,19 +134,19 @@ class Phase:
         """Return how far one reward of each pulled arm, moved by `factor`, moves the statistic.
 
         It moves the mean of its arm j by `factor` / n_j, and so the release by at most
-        abs(release[:, j]) factor / n_j. Coordinates that do not move may be left out.
+        abs(release[:, j]) factor / n_j. Coordinates that do not move may be omitted.
         """
         if self.release_matrix is None:
-            by_pulls = {n: _upwards(np.array([1 / n]) * factor) for n in set(self.pulls)}
+            by_pulls = {n: _rounded_up(np.array([1 / n]) * factor) for n in set(self.pulls)}
             return tuple(by_pulls[n] for n in self.pulls)
         moves = self.release_matrix != 0
         with np.errstate(over="ignore", invalid="ignore"):
-            shifts = _upwards(np.abs(self.release_matrix) / np.array(self.pulls)) * factor
-        return tuple(np.where(moves, _upwards(shifts), 0.0).T)
+            shifts = _rounded_up(np.abs(self.release_matrix) / np.array(self.pulls)) * factor
+        return tuple(np.where(moves, _rounded_up(shifts), 0.0).T)
 
     @cached_property
     def losses(self) -> tuple[float, ...]:
-        """The privacy loss (epsilon) of one reward of each pulled arm, from the plan alone."""
+        """The privacy loss of one reward of each pulled arm: epsilon, at `delta`."""
         return self._losses(1.0)
 
     def loss(self, reward_bound: float = 1.0) -> float:
@@ -151,7 +156,7 @@ class Phase:
     def _losses(self, reward_bound: float) -> tuple[float, ...]:
         shifts = self.shifts(reward_bound)
         distinct = {id(shift): shift for shift in shifts}
-        losses = {key: self.noise.loss(shift) for key, shift in distinct.items()}
+        losses = {key: self.noise.loss(shift, self.delta) for key, shift in distinct.items()}
         return tuple(losses[id(shift)] for shift in shifts)
 
     def statistic(self, means: FloatArray) -> FloatArray:
@@ -166,7 +171,7 @@ class Phase:
     def reach(self) -> FloatArray:
         """The largest size of each own statistic, for rewards in [0, 1]; shape (remembered + q,).
 
-        It is 0 for what is remembered, whose size is not known here.
+        It is 0 for remembered coordinates, whose size is not known here.
         """
         sizes = np.zeros(self.remembered + self.coordinates)
         matrix = self.release_matrix
@@ -174,18 +179,17 @@ class Phase:
         return sizes
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return which arms survive for sure, and which tie for the places left.
+        """Return which arms survive for sure, and which tie for the remaining places.
 
-        Shapes are (trials, len(active)), for releases of shape (trials, remembered + q). Where as
-        many arms tie as there are places, all of them survive.
+        Shapes are (trials, len(active)), for releases of shape (trials, remembered + q).
         """
         return self._ranking.tied(released)
 
     def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
         """Return the surviving arms, increasing, shape (trials, keep).
 
-        `released` has shape (trials, remembered + q). Arms that tie for the last places get them at
-        random, all with the same chance; from `rng` nothing is drawn where there is no tie.
+        `released` has shape (trials, remembered + q). Of arms that tie for the last places, all are
+        equally likely to survive; nothing is drawn from `rng` where there is no tie.
         """
         some, kept = self._ranking.survivors(released, rng)
         arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
@@ -205,7 +209,7 @@ class Phase:
     def _ranking(self) -> Ranking:
         decoder = self.decoder_matrix
         if decoder is not None:
-            # Estimates in a unit in which they overflow have the same order in a larger one.
+            # Estimates that could overflow are computed in a larger unit: their order is the same.
             sizes = [np.abs(decoder).max(initial=0.0), self.noise.standard_deviation]
             beyond = int(np.frexp(sizes)[1].sum()) - _LARGEST_EXPONENT
             decoder = np.ldexp(decoder, -beyond) if beyond > 0 else decoder
@@ -213,10 +217,10 @@ class Phase:
 
 
 def declared(phase: Phase) -> Phase:
-    """Return a plan made anew from the attributes that a `Phase` has, with noise of its own.
+    """Return a copy of a plan, made from the declared attributes of a `Phase` only.
 
-    Engines execute, and certificates account for, such plans only. So what else was set on a plan
-    has no effect, and neither has what is done later to the plan that a policy returned.
+    Engines execute, and certificates account for, such copies only. So other attributes that were
+    set on a plan have no effect, nor do later changes of it.
     """
     values = {field.name: getattr(phase, field.name) for field in fields(Phase)}
     noise = values["noise"]
@@ -225,9 +229,9 @@ def declared(phase: Phase) -> Phase:
     return Phase(**values)
 
 
-def _upwards(shifts: FloatArray) -> FloatArray:
-    """Return shifts as they are, but rounded up where doubles near 0 are too coarse for them."""
-    return np.where(shifts < _COARSE, np.nextafter(shifts, math.inf), shifts)
+def _rounded_up(shifts: FloatArray) -> FloatArray:
+    """Return shifts, with subnormal ones rounded up: their relative rounding error is large."""
+    return np.where(shifts < _SMALLEST_NORMAL, np.nextafter(shifts, math.inf), shifts)
 
 
 def checked_step(
@@ -251,11 +255,8 @@ def checked_step(
 class Policy(Protocol):
     """A planner of phases; pure, so that plans can be cached, inspected and audited.
 
-    A run answers with one arm. Whoever wants the m best finds the estimates of all arms among what
-    a run releases, as private as the answer, but no policy here is made for it, and no engine ends
-    with more than one arm. Nor does one shift pulls to arms that cost less: a budget counts pulls.
-    What a plan costs is known from it beforehand, and the guarantee of a policy that weighs pulls
-    by their cost follows from its plans like that of any other.
+    A run recommends one arm; estimates of all arms are among its releases. A budget counts pulls,
+    whatever each of them costs.
     """
 
     @property
@@ -270,7 +271,7 @@ class Policy(Protocol):
         """
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index`, counted from 1, when `active` are in play."""
+        """Return the plan of phase `index`, counted from 1, for the `active` arms."""
 
 
 def remembers(policy: Policy) -> bool:
@@ -282,7 +283,7 @@ def remembers(policy: Policy) -> bool:
 
 
 def arms_of(policy: Policy) -> int:
-    """Return K, the number of arms, of what is checked to be a policy."""
+    """Return K, the number of arms of a policy; TypeError if it is none."""
     features = _check.kind(policy, "policy", Policy).features
     if np.ndim(features) != 2 or not len(features):
         raise ValueError("policy must have features of shape (K, d)")

@@ -211,7 +211,7 @@ def _distinct(stages: list[Stage]) -> list[Stage]:
 def _check_pure(stage: Stage) -> None:
     """Raise ValueError if a policy plans the phase differently when it is asked again."""
     phase, again = stage.phase, replace(stage).phase
-    for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses"):
+    for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses", "delta"):
         if not np.array_equal(getattr(phase, name), getattr(again, name)):
             raise ValueError(
                 f"policy must plan the same phase each time, and {name} of phase {phase.index} for "

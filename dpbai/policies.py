@@ -26,17 +26,10 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._gaussian import CALIBRATIONS, gaussian_log_delta, gaussian_sigma
 from dpbai.g_optimal import g_optimal_design
 from dpbai.max_det import max_det
-from dpbai.noise import (
-    CALIBRATIONS,
-    Gaussian,
-    Laplace,
-    Noise,
-    NoNoise,
-    gaussian_log_delta,
-    gaussian_sigma,
-)
+from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.scaling import Span
 from dpbai.schedule import (
@@ -132,7 +125,8 @@ class DPBAI:
     ) -> Phase:
         pulls = self.schedule.pulls(self.schedule.usable_budget, len(pulled)) if pulled else 1
         each, noise = (pulls,) * len(pulled), self.noise(pulls)
-        return Phase(index, active, pulled, each, noise, keep, decoder_matrix=decoder)
+        delta = getattr(self, "delta", 0.0)
+        return Phase(index, active, pulled, each, noise, keep, decoder_matrix=decoder, delta=delta)
 
     def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
@@ -204,7 +198,7 @@ class DPBAIGauss(DPBAI):
         """Return the noise on a mean of `pulls` rewards (Algorithm 2, lines 10 and 16)."""
         if math.isinf(self.epsilon):
             return NoNoise()
-        return Gaussian(self.sigma / pulls, self.delta)
+        return Gaussian(self.sigma / pulls)
 
 
 @dataclass(frozen=True, eq=False)

@@ -222,7 +222,7 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
             if phase.release_matrix is not None or told != (phase.noise, phase.pulls):
                 told = phase.noise, phase.pulls  # most plans of a phase lose the same
                 epsilon = max(epsilon, phase.loss(instance.reward_bound))
-                delta = max(delta, phase.noise.delta)
+                delta = max(delta, phase.delta)
         reached = {}
         for batch in _batches(groups):
             for group, active, released in _run(batch, instance, rng, remembers(policy)):

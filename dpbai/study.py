@@ -37,7 +37,7 @@ _FORMAT, _VERSION = "dpbai study", 2
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a study: a policy by name, its budget, and its epsilon (NaN if it has none)."""
+    """One point of a study: a policy by name, its budget, and its epsilon (inf if it has none)."""
 
     name: str
     budget: int
@@ -94,8 +94,8 @@ def study(
     -------
     pandas.DataFrame
         A row for each cell, in the order of policies, budgets, epsilons; columns policy, budget,
-        epsilon (NaN where it does not apply), trials, successes, success_rate, low, high, pulls
-        (the largest number in any trial), regret (mean loss of the answer), within (share of
+        epsilon (infinite for a policy that has none), trials, successes, success_rate, low, high,
+        pulls (the largest number in any trial), regret (mean loss of the answer), within (share of
         answers at most `within` below the best).
 
     Raises
@@ -169,7 +169,7 @@ def _cells(
         options = [{"epsilon": epsilon} for epsilon in epsilons] if takes_epsilon(maker) else [{}]
         for option in options:
             policy = maker(instance.features, budget=budget, **option)
-            yield Cell(name, budget, float(option.get("epsilon", math.nan)), policy)
+            yield Cell(name, budget, float(option.get("epsilon", math.inf)), policy)
 
 
 def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[str, object]:

@@ -233,7 +233,7 @@ def test_bounds_hold_for_any_noise_and_units_of_columns(maker, epsilon, units):
 @pytest.mark.parametrize("sigma", [0.02, 0.01, 0.001])
 def test_logarithms_of_the_bounds_are_bounds_of_the_logarithm(gap, sigma):
     """However small the error is: (0, 0) would be a bracket of no logarithm but minus infinity."""
-    policy = one_phase((4, 4), Gaussian(sigma, 1e-5))
+    policy = one_phase((4, 4), Gaussian(sigma))
     with np.errstate(divide="ignore"):
         low, high = np.log(dpbai.error_bounds(policy, constants(gap, 0.0)))
     exact = stats.norm.logsf(gap / sigma / math.sqrt(2))

@@ -19,7 +19,7 @@ from dpbai.phase import Phase
 
 ROOT = math.sqrt(0.5)
 TILTED = np.array([[ROOT, ROOT], [ROOT, -ROOT], [ROOT / 2, ROOT / 2]])
-NOISES = [Laplace(0.7), Gaussian(0.6, 1e-3)]
+NOISES = [Laplace(0.7), Gaussian(0.6)]
 
 
 def plan(noise, keep, *, arms=None, decoder=None):
@@ -105,7 +105,7 @@ def test_arms_decoded_from_two_coordinates_share_out_the_plane(noise, means):
     laplace=st.booleans(),
 )
 def test_probabilities_sum_to_one_at_any_scale(scale, means, keep, turn, laplace):
-    noise = Laplace(scale) if laplace else Gaussian(scale, 1e-3)
+    noise = Laplace(scale) if laplace else Gaussian(scale)
     angles = turn + np.array([0.0, 1.0, 2.5, 4.0])
     decoder = np.column_stack([np.cos(angles), np.sin(angles)])
     for law in (
@@ -357,9 +357,9 @@ def test_many_tables_with_little_to_do_for_each_are_gone_through():
     "phase",
     [
         plan(Laplace(0.01), 2, arms=4),
-        plan(Gaussian(0.01, 1e-3), 1, arms=3),
+        plan(Gaussian(0.01), 1, arms=3),
         plan(Laplace(0.003), 1, decoder=[[1, 0], [0, 1], [0.5, -1]]),
-        plan(Gaussian(0.02, 1e-3), 1, decoder=[[1, 0], [0, 1], [0.5, -1], [-1, 0.3]]),
+        plan(Gaussian(0.02), 1, decoder=[[1, 0], [0, 1], [0.5, -1], [-1, 0.3]]),
     ],
 )
 def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):

@@ -106,7 +106,7 @@ def test_rows_of_several_seeds_are_one_point(table: pd.DataFrame) -> None:
     for axes, epsilon in zip(picture.axes, [0.5, 2], strict=True):
         for name in POLICIES:
             (line,) = [line for line in axes.get_lines() if line.get_label() == name]
-            rows = both[(both["policy"] == name) & both["epsilon"].isin([epsilon, np.nan])]
+            rows = both[(both["policy"] == name) & both["epsilon"].isin([epsilon, np.inf])]
             sums = rows.groupby("budget")[["successes", "trials"]].sum()
             np.testing.assert_array_equal(line.get_xdata(), [100, 400])
             np.testing.assert_allclose(line.get_ydata(), sums["successes"] / sums["trials"])
@@ -126,7 +126,7 @@ def test_success_curves_show_the_rates_of_each_policy_in_each_panel(table: pd.Da
     picture = figures.success_curves(table, along="budget")
     for axes, epsilon in zip(picture.axes, [0.5, 2], strict=True):
         for name in POLICIES:
-            rows = table[(table["policy"] == name) & table["epsilon"].isin([epsilon, np.nan])]
+            rows = table[(table["policy"] == name) & table["epsilon"].isin([epsilon, np.inf])]
             (line,) = [line for line in axes.get_lines() if line.get_label() == name]
             np.testing.assert_array_equal(line.get_xdata(), rows["budget"])
             np.testing.assert_array_equal(line.get_ydata(), rows["success_rate"])
@@ -175,5 +175,5 @@ def test_bad_arguments_are_named(table: pd.DataFrame) -> None:
         figures.success_curves(table, along="trials")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="table must have finite epsilons"):
         figures.success_curves(table.replace(2.0, np.inf), along="epsilon")
-    with pytest.raises(ValueError, match="table must have rows with an epsilon"):
-        figures.success_curves(table[table["epsilon"].isna()], along="budget")
+    with pytest.raises(ValueError, match="table must have rows with a finite epsilon"):
+        figures.success_curves(table[np.isinf(table["epsilon"])], along="budget")

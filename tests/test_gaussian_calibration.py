@@ -79,10 +79,10 @@ def test_the_loss_of_a_shift_is_the_epsilon_that_it_was_made_for(epsilon, expone
     if length < 1e-3:
         return
     delta = math.exp(exponent)
-    noise = Gaussian(gaussian_sigma(epsilon, delta, "analytic") * length, delta)
-    assert noise.loss(shift) == pytest.approx(epsilon, rel=1e-6)
-    assert noise.loss([0.9 * s for s in shift]) < epsilon
-    assert noise.delta_at(noise.loss(shift), shift) == pytest.approx(delta, rel=1e-6)
+    noise = Gaussian(gaussian_sigma(epsilon, delta, "analytic") * length)
+    assert noise.loss(shift, delta) == pytest.approx(epsilon, rel=1e-6)
+    assert noise.loss([0.9 * s for s in shift], delta) < epsilon
+    assert noise.delta_at(noise.loss(shift, delta), shift) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize(("delta", "crossing"), [(1e-5, 8.4198), (1e-3, 7.4635), (0.1, 5.7426)])

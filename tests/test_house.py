@@ -20,6 +20,7 @@ CORE = [
     "_parallel",
     "_ties",
     "rewards",
+    "_gaussian",
     "noise",
     "instance",
     "scaling",

@@ -142,7 +142,7 @@ MUTANTS = {
     "noise with the variance for the deviation": (
         DPBAI, "noise", noise_with(lambda e, n: 2 / (e * n) ** 2), DP_BAI, rates_differ),
     "Gaussian noise for Laplace noise": (
-        DPBAI, "noise", lambda self, n: Gaussian(4 / (self.epsilon * n), 0.1), DP_BAI,
+        DPBAI, "noise", lambda self, n: Gaussian(4 / (self.epsilon * n)), DP_BAI,
         rates_differ),
     "no noise in DP-OD": (DPOD, "noise", ODLinBAI.noise, DP_OD, rates_differ),
     "noise of DP-OD divided by the pulls": (

@@ -78,15 +78,16 @@ def test_infinite_epsilon_needs_no_gaussian_noise():
 @given(epsilon=st.floats(1e-3, 1e3), delta=st.floats(1e-12, 0.9), scale=st.floats(1e-6, 1e6))
 def test_gaussian_loss_is_the_epsilon_that_sigma_was_made_for(epsilon, delta, scale):
     sigma = gaussian_sigma(epsilon, delta, "analytic")
-    noise = Gaussian(sigma * scale, delta)
-    assert noise.loss([scale]) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
+    noise = Gaussian(sigma * scale)
+    assert noise.loss([scale], delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
 
 
 def test_gaussian_loss_is_measured_in_the_l2_norm():
-    noise = Gaussian(2.0, 1e-5)
-    assert noise.loss([3, -4]) == pytest.approx(noise.loss([5]))
-    assert noise.loss([0, 0]) == 0
-    assert Gaussian(1e6, 0.5).loss([1]) == 0  # total variation below delta: nothing shows
+    noise = Gaussian(2.0)
+    assert noise.loss([3, -4], 1e-5) == pytest.approx(noise.loss([5], 1e-5))
+    assert noise.loss([0, 0], 1e-5) == 0
+    assert noise.loss([1]) == math.inf  # at delta = 0
+    assert Gaussian(1e6).loss([1], 0.5) == 0  # total variation below delta: nothing shows
 
 
 def test_laplace_loss_is_measured_in_the_l1_norm():
@@ -130,7 +131,7 @@ def test_no_noise_hides_nothing():
     assert NoNoise().standard_deviation == 0
 
 
-NOISES = {"laplace": Laplace(0.3), "gaussian": Gaussian(0.3, 1e-5), "none": NoNoise()}
+NOISES = {"laplace": Laplace(0.3), "gaussian": Gaussian(0.3), "none": NoNoise()}
 
 
 @pytest.mark.parametrize(("name", "law"), [("laplace", stats.laplace), ("gaussian", stats.norm)])
@@ -167,8 +168,8 @@ def test_characteristic_functions_are_the_integrals_that_define_them(name, t):
 
 def test_what_hides_a_shift_hides_it_never_wholly():
     """The delta and epsilon of a shift are positive, however small: they are rounded up."""
-    assert Gaussian(1.0, 1e-5).delta_at(100.0, [1.0]) > 0
-    assert Gaussian(1e-5, 1e-5).delta_at(1e300, [1e-5]) > 0
+    assert Gaussian(1.0).delta_at(100.0, [1.0]) > 0
+    assert Gaussian(1e-5).delta_at(1e300, [1e-5]) > 0
     assert Laplace(1e308).loss([1e-20]) > 0
-    for noise in (Gaussian(1.0, 1e-5), Laplace(1.0)):
+    for noise in (Gaussian(1.0), Laplace(1.0)):
         assert noise.delta_at(math.inf, [1.0]) == noise.loss([0.0]) == 0

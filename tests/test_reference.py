@@ -18,7 +18,7 @@ ROWS = json.loads((Path(__file__).parent / "reference.json").read_text(encoding=
 WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
 NOISES = {
     "laplace": dpbai.Laplace,
-    "gaussian": lambda sigma: dpbai.Gaussian(sigma, 1e-5),
+    "gaussian": lambda sigma: dpbai.Gaussian(sigma),
 }
 LAWS = {"bernoulli": dpbai.Bernoulli, "uniform": dpbai.Uniform}
 ARM_WITHOUT_REWARD = dpbai.Empirical([0.0])

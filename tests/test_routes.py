@@ -64,7 +64,7 @@ def noise_of(kind: str, log_epsilon: float, pulls: int) -> dpbai.noise.Noise:
     scale = 10**-log_epsilon / pulls
     if kind == "none":
         return dpbai.NoNoise()
-    return dpbai.Laplace(scale) if kind == "laplace" else dpbai.Gaussian(scale, 1e-5)
+    return dpbai.Laplace(scale) if kind == "laplace" else dpbai.Gaussian(scale)
 
 
 def lead_chance(noise: dpbai.noise.Noise, leads: np.ndarray) -> np.ndarray:
@@ -176,7 +176,7 @@ def test_bounds_and_exact_errors_of_more_arms_agree(kind, means, pulls, noise):
 def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
     """Five pulls each: by the law of sums of five uniforms, up to the noise's own part."""
     instance = laws(dpbai.Uniform(0.25), dpbai.Bernoulli(0.5), dpbai.Uniform(0.01))
-    policy = one_phase((5, 5, 5), dpbai.Gaussian(deviation, 1e-5))
+    policy = one_phase((5, 5, 5), dpbai.Gaussian(deviation))
     above_two, above_four = 1 - (2**5 - 5) / 120, 1 / 120
     expected = (1 + 5 * above_two + 10 * above_four) / 2**5
     assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-6)

@@ -58,8 +58,8 @@ class Deaf:
     def add(self, _noise, statistic, *, phase):
         return tuple(float(phase + i) for i in range(len(statistic)))
 
-    def loss(self, noise, shift):
-        return noise.loss(shift)
+    def loss(self, noise, shift, delta):
+        return noise.loss(shift, delta)
 
 
 # What a session asks for, and what it makes of the answer.
@@ -224,9 +224,10 @@ def test_what_was_released_counts_where_the_active_sets_are_too_many_to_list():
 
     class Partial(dpbai.DPBAIGauss):
         def phase(self, index, active):
-            noise = Gaussian(1e-3 if index == 1 else 1.0, 0.2 if tuple(active) == half else 0.01)
+            noise = Gaussian(1e-3 if index == 1 else 1.0)
+            delta = 0.2 if tuple(active) == half else 0.01
             keep, pulls = (20, 1) if index == 1 else (1, 2)
-            return Phase(index, active, active, (pulls,) * len(active), noise, keep)
+            return Phase(index, active, active, (pulls,) * len(active), noise, keep, delta=delta)
 
     session = Session(
         Partial(np.eye(40), budget=3000, epsilon=1.0, delta=0.01), noise=NumpyNoise(0)

@@ -32,7 +32,7 @@ class Fresh:
     def add(self, _noise, statistic, *, phase):  # noqa: ARG002
         return tuple(value + int.from_bytes(os.urandom(4), "big") for value in statistic)
 
-    def loss(self, _noise, _shift):
+    def loss(self, _noise, _shift, _delta):
         return 0.0
 
 

@@ -33,7 +33,7 @@ class Counting:
     def add(self, _noise, statistic, *, phase):  # noqa: ARG002
         return tuple(value + 10 * next(self.drawn) for value in statistic)
 
-    def loss(self, _noise, _shift):
+    def loss(self, _noise, _shift, _delta):
         return 0.0
 
 
@@ -272,10 +272,10 @@ class Odd:
 def test_noise_that_the_source_lacks_is_refused_at_the_start(monkeypatch):
     original = OpenDPNoise.loss
 
-    def picky(self, noise, shift):
+    def picky(self, noise, shift, delta):
         if isinstance(noise, Triangular):
             raise TypeError("OpenDP has no measurement for Triangular noise")
-        return original(self, noise, shift)
+        return original(self, noise, shift, delta)
 
     monkeypatch.setattr(OpenDPNoise, "loss", picky)
     wide = dpbai.DPBAI(np.eye(3), budget=60, epsilon=1.0)

@@ -35,7 +35,7 @@ def test_rows_are_the_grid_in_order():
     ]  # fmt: skip
     assert rows["policy"].tolist() == ["DP-BAI"] * 6 + ["OD-LinBAI"] * 2 + ["DP-OD"] * 6
     assert rows["budget"].tolist() == [b for b, _ in private] + BUDGETS + [b for b, _ in private]
-    assert rows["epsilon"].isna().tolist() == [False] * 6 + [True] * 2 + [False] * 6
+    assert np.isinf(rows["epsilon"]).tolist() == [False] * 6 + [True] * 2 + [False] * 6
     assert rows["epsilon"][:6].tolist() == [e for _, e in private]
     assert (rows["trials"] == 100).all()
     assert (rows["success_rate"] == rows["successes"] / 100).all()

@@ -399,7 +399,7 @@ PROTOCOLS = {
         lambda noise: dpbai.Phase(
             index=1, active=(0, 1), pulled=(0, 1), pulls=(1, 1), noise=noise, keep=1
         ),
-        "sample loss delta delta_at characteristic_function standard_deviation",
+        "sample loss delta_at characteristic_function standard_deviation",
     ),
     "PullPolicy": (
         STOPPED,
@@ -409,9 +409,9 @@ PROTOCOLS = {
     "Mechanism": (
         dpbai.NumpyNoise(0),
         lambda mechanism: dpbai.certificate(POLICY, mechanism=mechanism),
-        "name remarks loss",
+        "name remarks loss add",
     ),
-    "ReleaseNoise": (
+    "Mechanism of a session": (
         dpbai.NumpyNoise(0),
         lambda noise: dpbai.Session(POLICY, noise=noise),
         "name remarks loss add",

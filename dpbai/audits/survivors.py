@@ -167,7 +167,7 @@ def _sectors(
     of the noise alone; so each sector is turned to lie around the real axis, within 45 degrees.
     """
     scales = np.array([p.noise.standard_deviation for p in phases for _ in range(p.coordinates)])
-    noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0, 0.5)
+    noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0)
     axes = np.array([1, 1j])[: scales.size]
     rows = [p.decoder @ (scales * axes)[: p.decoder.shape[1]] for p in phases]
     gaps = np.array([a - b for each in rows for a, b in combinations(each, 2) if a != b])

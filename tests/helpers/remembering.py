@@ -79,18 +79,23 @@ class TwoCoordinates:
     gaussian: bool = False
     remembers = True
 
+    @property
+    def delta(self) -> float:
+        return 1e-2 if self.gaussian else 0.0
+
     def noise(self, pulls: int) -> dpbai.noise.Noise:
         if math.isinf(self.epsilon):
             return dpbai.NoNoise()
         if self.gaussian:
-            return dpbai.Gaussian(1 / pulls / self.epsilon, 1e-2)
+            return dpbai.Gaussian(1 / pulls / self.epsilon)
         return dpbai.Laplace(1 / pulls / self.epsilon)
 
     def phase(self, index: int, active: Sequence[int], past: tuple[Phase, ...] = ()) -> Phase:
         active = tuple(active)
         if not past:
             rows = np.array([[1.0], [0.2], [-0.5]])
-            return Phase(index, active, (0,), (2,), self.noise(2), 2, np.array([[1.0]]), rows)
+            one = np.array([[1.0]])
+            return Phase(index, active, (0,), (2,), self.noise(2), 2, one, rows, delta=self.delta)
         arm, pulls = active[-1], 1 + active[0]
         rows = np.array([[1.0, -0.4], [0.3, 0.9]])
         return Phase(
@@ -103,4 +108,5 @@ class TwoCoordinates:
             np.array([[1.0]]),
             rows,
             remembered=1,
+            delta=self.delta,
         )

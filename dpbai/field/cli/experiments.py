@@ -240,8 +240,9 @@ def budgeted(given: argparse.Namespace) -> Table:
     rows: list[tuple[Any, ...]] = []
     for name, maker in makers.items():
         free = None
-        for epsilon in (math.inf, *epsilons[::-1]) if takes_epsilon(maker) else (math.nan,):
-            options = {} if math.isnan(epsilon) else {"epsilon": epsilon}
+        private = takes_epsilon(maker)
+        for epsilon in (math.inf, *(epsilons[::-1] if private else ())):
+            options = {"epsilon": epsilon} if private else {}
             make = partial(_made, partial(maker, features, **options))
             try:
                 found = smallest_budget(make, instance, **_wanted(given))
@@ -266,7 +267,7 @@ def budgeted(given: argparse.Namespace) -> Table:
             shown = f"{least}-{most}" if least != most else f"{price:.3g}"
             cells = (name, f"{epsilon:g}", f"{odds:.4g}", *(f"{n:.10g}" for n in astuple(found)))
             cells = (*cells, "1" if found is free else shown, f"{loss:.2g}")
-            print(_BUDGET_ROW.format(*cells).replace("nan", "   "), flush=True)
+            print(_BUDGET_ROW.format(*cells), flush=True)
     cheapest = [
         f"{min(alike)[1]} at epsilon = {epsilon:g}"
         for epsilon in epsilons

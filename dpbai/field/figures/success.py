@@ -31,22 +31,23 @@ def success_curves(
     Returns
     -------
     Picture
-        A policy without epsilon appears in every panel; along epsilon it is a level line. Rows of
-        one policy, budget and epsilon, such as those of several seeds, are one point, with the rate
-        of all their trials and its 95% Wilson interval.
+        A policy without epsilon (infinite in all its rows) appears in every panel; along epsilon it
+        is a level line. Rows of one policy, budget and epsilon, such as those of several seeds, are
+        one point, with the rate of all their trials and its 95% Wilson interval.
 
     Raises
     ------
     ValueError
-        If `along` is neither, or `table` has no row with an epsilon, or along epsilon with an
-        infinite one.
+        If `along` is neither, or `table` has no policy with a finite epsilon, or along epsilon if
+        such a policy has an infinite one, too.
     """
     _check.choice(along, "along", ("budget", "epsilon"))
     across = "epsilon" if along == "budget" else "budget"
-    private = table[table["epsilon"].notna()]
+    everywhere = np.isinf(table["epsilon"].groupby(table["policy"]).min())  # without epsilon
+    private = table[~table["policy"].map(everywhere)]
     values = sorted(private[across].unique())
     if not values:
-        raise ValueError("table must have rows with an epsilon, got none")
+        raise ValueError("table must have rows with a finite epsilon, got none")
     if along == "epsilon" and np.isinf(private["epsilon"]).any():
         raise ValueError("table must have finite epsilons where they are the horizontal axis")
     table = _pooled(table)
@@ -57,8 +58,9 @@ def success_curves(
     ):
         for panel, value in zip(panels, values, strict=True):
             for name, group in table.groupby("policy", sort=False):
-                here = group[(group[across] == value) | group[across].isna()]
-                _curve(panel, here.sort_values(along), along, visible(str(name)))
+                if across == "budget" or not everywhere[name]:
+                    group = group[group[across] == value]
+                _curve(panel, group.sort_values(along), along, visible(str(name)))
             sign = r"\varepsilon" if across == "epsilon" else "T"
             panel.set(title=f"${sign} = {value:g}$", ylim=(0, 1.02))
             if along == "epsilon":
@@ -70,7 +72,7 @@ def _pooled(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each policy, budget and epsilon."""
     keys = ["policy", "budget", "epsilon"]
     rows = []
-    for _, group in table.groupby(keys, sort=False, dropna=False):
+    for _, group in table.groupby(keys, sort=False):
         row = group.iloc[0].copy()
         if len(group) > 1:
             successes, trials = int(group["successes"].sum()), int(group["trials"].sum())
@@ -83,7 +85,7 @@ def _pooled(table: pd.DataFrame) -> pd.DataFrame:
 def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
     """Draw one policy in one panel."""
     look = POLICIES.get(name, SERIES[-1])
-    if rows[along].isna().any():
+    if np.isinf(rows[along]).any():
         row = rows.iloc[0]
         panel.axhspan(row["low"], row["high"], color=look["color"], alpha=0.15, linewidth=0)
         panel.axhline(

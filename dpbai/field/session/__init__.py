@@ -8,7 +8,7 @@ true means are is what a run is there to find out.
 from dpbai.field.session.interval import Interval
 from dpbai.field.session.ledger import Ledger, ledger
 from dpbai.field.session.live import Session
-from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise, ReleaseWarning
+from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseWarning
 from dpbai.field.session.phase import release
 from dpbai.field.session.records import Batch, Release, Released, SessionConflictError, SessionError
 
@@ -19,7 +19,6 @@ __all__ = [
     "NumpyNoise",
     "OpenDPNoise",
     "Release",
-    "ReleaseNoise",
     "ReleaseWarning",
     "Released",
     "Session",

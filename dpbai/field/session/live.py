@@ -31,9 +31,9 @@ from typing import Any, NoReturn, Self
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai.certificate import Certificate
+from dpbai.certificate import Certificate, Mechanism
 from dpbai.field.session.interval import Interval
-from dpbai.field.session.noise import ReleaseNoise, chosen
+from dpbai.field.session.noise import chosen
 from dpbai.field.session.records import Batch, Label, Released, SessionError
 from dpbai.field.session.rewards import Range, Sum, array_sum, stated_sum
 from dpbai.field.session.run import Run
@@ -48,7 +48,7 @@ class Session:
     ----------
     policy : Policy
         What to run. To be saved it must be a dataclass, as the policies of this library are.
-    noise : ReleaseNoise, optional
+    noise : Mechanism, optional
         Where noise comes from: `OpenDPNoise` by default; `NumpyNoise` for simulations, with a
         `ReleaseWarning`.
     path : path-like, optional
@@ -90,7 +90,7 @@ class Session:
         self,
         policy: Policy,
         *,
-        noise: ReleaseNoise | None = None,
+        noise: Mechanism | None = None,
         path: str | os.PathLike[str] | None = None,
         labels: Sequence[Label] | None = None,
         reward_range: tuple[float, float] = (0, 1),
@@ -106,7 +106,7 @@ class Session:
         path: str | os.PathLike[str],
         policy: Policy | None = None,
         *,
-        noise: ReleaseNoise | None = None,
+        noise: Mechanism | None = None,
     ) -> Self:
         """Go on with the session in the file at `path`.
 
@@ -117,7 +117,7 @@ class Session:
         policy : Policy, optional
             Must be the one that the file was made for. Left out, it is built from the file, if its
             class is one of this library.
-        noise : ReleaseNoise, optional
+        noise : Mechanism, optional
             Of the same kind as before; left out, that is `OpenDPNoise` or unseeded `NumpyNoise`.
 
         Raises

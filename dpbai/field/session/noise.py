@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -32,14 +32,6 @@ _EPS = 2.0**-52
 
 class ReleaseWarning(UserWarning):
     """Noise that is good enough for a simulation is about to protect a session."""
-
-
-@runtime_checkable
-class ReleaseNoise(Mechanism, Protocol):
-    """A source of noise for a `Session`."""
-
-    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
-        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
 
 
 class NumpyNoise:
@@ -79,9 +71,9 @@ class NumpyNoise:
         drawn = noise.sample(self.generator(phase), (len(statistic),))
         return tuple((np.asarray(statistic, dtype=np.float64) + drawn).tolist())
 
-    def loss(self, noise: Noise, shift: Shift) -> float:
+    def loss(self, noise: Noise, shift: Shift, delta: float = 0.0) -> float:
         """Return the epsilon of the law of `noise`, as if it were drawn as a real number."""
-        return noise.loss(shift)
+        return noise.loss(shift, delta)
 
 
 class OpenDPNoise:
@@ -116,8 +108,8 @@ class OpenDPNoise:
             return tuple(statistic)
         return tuple(_measurement(noise)(list(statistic)))
 
-    def loss(self, noise: Noise, shift: Shift) -> float:
-        """Return OpenDP's epsilon, at the delta of a `Gaussian`; never rounded down."""
+    def loss(self, noise: Noise, shift: Shift, delta: float = 0.0) -> float:
+        """Return OpenDP's epsilon, for `Gaussian` noise at `delta`; never rounded down."""
         if isinstance(noise, NoNoise) or not any(shift):
             return NoNoise().loss(shift)
         measurement = _measurement(noise)
@@ -128,17 +120,19 @@ class OpenDPNoise:
             return math.inf
         if not isinstance(noise, Gaussian):
             return float(measurement.map(length))
+        if delta == 0:
+            return math.inf
         dp = _opendp()
         try:
-            return float(dp.c.make_zCDP_to_approxDP(measurement).map(length).epsilon(noise.delta))
+            return float(dp.c.make_zCDP_to_approxDP(measurement).map(length).epsilon(delta))
         except dp.OpenDPException:  # its exponents overflow; this is the bound that it tightens
             rho = float(measurement.map(length))
-            return (rho + 2 * math.sqrt(-rho * math.log(noise.delta))) * (1 + 4 * _EPS)
+            return (rho + 2 * math.sqrt(-rho * math.log(delta))) * (1 + 4 * _EPS)
 
 
-def chosen(noise: ReleaseNoise | None) -> ReleaseNoise:
+def chosen(noise: Mechanism | None) -> Mechanism:
     """Return the noise that was given, or `OpenDPNoise`; warn the caller's caller against it."""
-    source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", ReleaseNoise)
+    source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", Mechanism)
     for remark in source.remarks:
         warnings.warn(remark, ReleaseWarning, stacklevel=3)
     return source

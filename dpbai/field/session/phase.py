@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.certificate import certify
-from dpbai.field.session.noise import ReleaseNoise, chosen
+from dpbai.certificate import Mechanism, certify
+from dpbai.field.session.noise import chosen
 from dpbai.field.session.records import Release
 from dpbai.field.session.rewards import array_sum
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
@@ -30,7 +30,7 @@ _ROUNDING = 2.0**-48  # of the factor, upwards
 
 
 def noisy_release(
-    phase: Phase, sums: Sequence[Fraction], source: ReleaseNoise, number: int
+    phase: Phase, sums: Sequence[Fraction], source: Mechanism, number: int
 ) -> Release:
     """Release exact sums of rewards, with noise for phase `number` of a run."""
     account = certify([phase], mechanism=source)
@@ -43,7 +43,7 @@ def noisy_release(
 
 
 def release(
-    phase: Phase, rewards: Sequence[ArrayLike], *, noise: ReleaseNoise | None = None
+    phase: Phase, rewards: Sequence[ArrayLike], *, noise: Mechanism | None = None
 ) -> Release:
     """Release the statistic of a phase that belongs to no session.
 
@@ -53,7 +53,7 @@ def release(
         The plan, for instance a `dpbai.beyond.linearity.holdout`.
     rewards : sequence of array_like
         For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
-    noise : ReleaseNoise, optional
+    noise : Mechanism, optional
         What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
         other noise here, but with a seed it draws the same at each call: release once with it.
 

@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 
 from dpbai._check import FloatArray
-from dpbai.certificate import Certificate, certificate, certify
+from dpbai.certificate import Certificate, Mechanism, certificate, certify
 from dpbai.field.session.interval import Interval, half_widths
-from dpbai.field.session.noise import NumpyNoise, ReleaseNoise
+from dpbai.field.session.noise import NumpyNoise
 from dpbai.field.session.phase import noise_deviations, noisy_release, shortened
 from dpbai.field.session.records import (
     Batch,
@@ -47,7 +47,7 @@ class Run:
     """
 
     policy: Policy
-    noise: ReleaseNoise
+    noise: Mechanism
     labels: tuple[Label, ...]
     reward_range: Range
     population: str | None
@@ -66,7 +66,7 @@ class Run:
     def of(
         cls,
         policy: Policy,
-        noise: ReleaseNoise,
+        noise: Mechanism,
         labels: Sequence[Label] | None,
         bounds: Any,
         population: Any = None,

@@ -38,8 +38,8 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._describe import class_name, plain, restored
 from dpbai.beyond import DPDesign
-from dpbai.certificate import Certificate
-from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseNoise
+from dpbai.certificate import Certificate, Mechanism
+from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
 from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
 from dpbai.field.session.run import Run
 from dpbai.noise import LAWS
@@ -75,7 +75,7 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = _check.path(path, "path").resolve()
 
-    def load(self, policy: Policy | None, noise: ReleaseNoise | None) -> tuple[Run, bytes]:
+    def load(self, policy: Policy | None, noise: Mechanism | None) -> tuple[Run, bytes]:
         """Return the run, and the bytes of the document; FileNotFoundError if there is no file."""
         if not self.path.exists():
             raise FileNotFoundError(f"{self.path} does not exist")
@@ -250,7 +250,7 @@ def _content(run: Run) -> Content:
     }
 
 
-def _run_in(content: Content, policy: Policy | None, noise: ReleaseNoise | None) -> Run:
+def _run_in(content: Content, policy: Policy | None, noise: Mechanism | None) -> Run:
     """Return the run that a content tells of; one of `_UNFIT` if it does not fit together."""
     policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
     stated = Certificate(**restored(content["stated"]))
@@ -305,14 +305,14 @@ def _received(run: Run, current: Content) -> Run:
     return replace(run, sums=sums, counts=counts, parts=parts)
 
 
-def _noise_of(name: str, given: ReleaseNoise | None) -> ReleaseNoise:
+def _noise_of(name: str, given: Mechanism | None) -> Mechanism:
     """Return the noise that a file was begun with: if none is given, one of this library's."""
     if given is None:
         sources = {source.name: source for source in (OpenDPNoise, NumpyNoise)}
         if name not in sources:
             raise ValueError(f"it was begun with noise from {name}: pass that noise")
         return sources[name]()
-    if _check.kind(given, "noise", ReleaseNoise).name != name:
+    if _check.kind(given, "noise", Mechanism).name != name:
         raise ValueError(f"it was begun with noise from {name}")
     return given
 
