@@ -324,8 +324,8 @@ def _moves(
             exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # divided and multiplied
             rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
             stored = np.where(shift > 0, rounded, 0.0)
-            shifts_of_copies = (tuple(move.tolist()) * copies for move in (shift, stored))
-            yield phase.noise, phase.delta, *shifts_of_copies
+            change, sum_of_doubles = (tuple(move.tolist()) * copies for move in (shift, stored))
+            yield phase.noise, phase.delta, change, sum_of_doubles
 
 
 def _told(value: float) -> str:

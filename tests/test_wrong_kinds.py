@@ -46,7 +46,7 @@ CALLS = {
         {
             "index": 1, "active": (0, 1), "pulled": (0, 1), "pulls": (2, 2),
             "noise": dpbai.Laplace(1.0), "keep": 1, "release_matrix": np.eye(2),
-            "decoder_matrix": np.eye(2),
+            "decoder_matrix": np.eye(2), "delta": 0.1,
         },
     ),
     "Schedule": (dpbai.Schedule, {"arms": 5, "dimension": 2, "budget": 60}),
@@ -65,7 +65,7 @@ CALLS = {
     "Beta": (dpbai.Beta, {"mean": 0.4, "concentration": 2.0}),
     "Empirical": (dpbai.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
     "Laplace": (dpbai.Laplace, {"scale": 1.0}),
-    "Gaussian": (dpbai.Gaussian, {"sigma": 1.0, "delta": 0.1}),
+    "Gaussian": (dpbai.Gaussian, {"sigma": 1.0}),
     "NumpyNoise": (dpbai.NumpyNoise, {"seed": 0}),
     "max_det": (dpbai.max_det, {"vectors": X, "max_subsets": 9}),
     "g_optimal_design": (dpbai.g_optimal_design, {"vectors": X, "tolerance": 1e-6}),
@@ -427,7 +427,7 @@ def test_a_protocol_asks_for_its_members_no_matter_who_has_them(protocol):
     right, check, members = PROTOCOLS[protocol]
     check(HandingOn(right))
     for member in members.split():
-        with pytest.raises(TypeError, match=f"must be an object of the kind {protocol}"):
+        with pytest.raises(TypeError, match=f"must be an object of the kind {protocol.split()[0]}"):
             check(HandingOn(right, without=(member,)))
 
 
