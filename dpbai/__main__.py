@@ -11,8 +11,6 @@ from collections.abc import Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line in a process of its own, and return its exit code."""
     signal.signal(signal.SIGINT, _interrupted)
-    for library in ("OPENBLAS", "MKL"):  # a plan takes thousands of products too small for threads
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     from dpbai.field import cli
 
     return cli.main(argv)

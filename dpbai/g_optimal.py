@@ -18,6 +18,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._threads import one_thread
 from dpbai._ties import TIE, first_largest, first_smallest
 from dpbai.scaling import Span
 
@@ -48,6 +49,7 @@ class Design:
     max_variance: float
 
 
+@one_thread
 def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> Design:
     """Find a G-optimal design of the rows of `vectors`.
 

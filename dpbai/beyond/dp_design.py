@@ -28,6 +28,7 @@ from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._threads import one_thread
 from dpbai.beyond.private import Division, PrivateDesign, by_entries, distinct, fee
 from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
 from dpbai.noise import Laplace, Noise, NoNoise
@@ -134,9 +135,6 @@ class DPDesign:
     error. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases than
     are tried otherwise take half of T first, and go from 12 arms (at least one for each phase) to 2
     by equal factors.
-
-    *Speed.* A plan takes thousands of small matrix products, which threads only slow down. The
-    command line uses one; in Python, set ``OPENBLAS_NUM_THREADS=1`` before NumPy is imported.
     """
 
     features: FloatArray
@@ -177,6 +175,7 @@ class DPDesign:
         return self._choice[0]
 
     @cached_property
+    @one_thread
     def _choice(self) -> tuple[Timetable, bool]:
         """The timetable, and whether the first phase pulls all arms equally often."""
         arms = self.features.shape[0]
@@ -201,6 +200,7 @@ class DPDesign:
         best = int(np.argmax(success))
         return choices[best][1], best > 0
 
+    @one_thread
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
         """Return the plan of phase `index` for the `active` arms, after all phases of `past`."""
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))

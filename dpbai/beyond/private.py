@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
+from dpbai._threads import one_thread
 from dpbai._ties import TIE, ascending, first_smallest
 from dpbai.g_optimal import whitening
 from dpbai.scaling import Span
@@ -376,6 +377,7 @@ class Division:
         self.known = np.zeros((vectors.shape[1],) * 2) if known is None else known
         self.hurried = not self.fresh or len(vectors) > _AT_ONCE
 
+    @one_thread
     def best(self, pulls: int) -> PrivateDesign:
         """Return a division of so many pulls, at least as many as the basis has arms."""
         if not self.vectors.any():
