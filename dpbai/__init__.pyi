@@ -26,12 +26,13 @@ from .field.session import (
     SessionError,
 )
 from .g_optimal import g_optimal_design
+from .halving import DPHalving
 from .hardness import hardness
 from .instance import Instance, hard_instances, synthetic, two_armed
 from .max_det import max_det
 from .noise import Gaussian, Laplace, NoNoise
 from .phase import Phase, Policy
-from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
+from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
 from .rewards import Bernoulli, Beta, Empirical, Uniform
 from .schedule import Schedule
 from .simulate import simulate

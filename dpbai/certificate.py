@@ -1,9 +1,9 @@
 """The guarantee that follows from the plans alone: one account, of policies and of sessions.
 
-One reward moves the release of one phase, by `Phase.shifts`; what its noise makes of that is the
-loss of the phase. Later phases see nothing of the reward but what was released, and use rewards of
-their own. So the losses of phases do not add up: the largest is the loss of the run. This holds for
-the whole transcript (the release of every phase), hence for all that is computed from it.
+One reward moves the release of one phase, by `Phase.shifts`; the law of its noise turns that shift
+into the loss of the phase. Later phases depend on the reward through that release only, and use
+rewards of their own. So the losses of phases do not add up: the loss of the run is the largest. It
+holds for all releases together, hence for everything computed from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shift = tuple[float, ...]
 
 NEIGHBOURS = ("reward", "time step", "pull index")
 _LINE = 80  # characters
-_ROUNDING = 1e-9  # what is nearer to another value differs from it by rounding
+_ROUNDING = 1e-9  # a relative difference below it is rounding
 
 
 @runtime_checkable
@@ -54,8 +54,8 @@ class Mechanism(Protocol):
 class Certificate:
     """An (epsilon, delta) that a run satisfies for neighbouring reward tables.
 
-    It covers every plan that a run may come to, and not only those that it came to: which these are
-    depends on the rewards, so their own losses alone would promise too much.
+    It covers every plan that a run may come to, not only those that it came to: which these are
+    depends on the rewards, so that their own losses alone would promise too much.
 
     Attributes
     ----------
@@ -74,10 +74,9 @@ class Certificate:
     reward_bound : float
         Rewards lie in [0, reward_bound].
     complete : bool
-        Whether every plan that the policy can come to is covered. If not, the guarantee is one of
-        the plans that were looked at.
+        Whether every plan that the policy can come to is covered.
     notes : tuple of str
-        What speaks against the mechanism, or rests on the word of someone else's class.
+        Reservations: of the mechanism, and about noise of a class outside this library.
     released : int or None
         Of a session: how many phases have been released so far.
     """
@@ -101,29 +100,27 @@ class Certificate:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the numbers do not say."""
+        """Reservations and conditions of the guarantee."""
         remarks = list(self.notes)
         if math.isinf(self.epsilon):
-            remarks.append("there is a phase without noise, and so no privacy")
+            remarks.append("a phase has no noise, and so the run no privacy")
         if not self.complete:
-            remarks.append(
-                "there may be other plans; epsilon is the largest of those that were looked at"
-            )
+            remarks.append("there may be other plans; epsilon is the largest of those examined")
         return tuple(dict.fromkeys(remarks))
 
     def __str__(self) -> str:
         by = self.neighbours if self.group == 1 else f"group of {self.group} ({self.neighbours})"
         bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
         paragraphs = [
-            f"For one {by}: epsilon = {_told(self.epsilon)}, delta = {_told(self.delta)}, for all "
-            f"releases together, past and to come.{bound}",
+            f"For one {by}: epsilon = {_rounded_up(self.epsilon)}, "
+            f"delta = {_rounded_up(self.delta)}, for all releases together, past and to come.{bound}",
             "Noise by its law in real numbers."
             if self.mechanism is None
             else f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "
-            f"epsilon = {_told(self.planned_epsilon)}.",
+            f"epsilon = {_rounded_up(self.planned_epsilon)}.",
         ]
         if min(self.losses, default=0.0) < self.epsilon * (1 - _ROUNDING):
-            paragraphs.append(f"Epsilon of each phase: {', '.join(map(_told, self.losses))}.")
+            paragraphs.append(f"Epsilon of each phase: {', '.join(map(_rounded_up, self.losses))}.")
         if self.released is not None:
             paragraphs.append(f"Phases released so far: {self.released}.")
         paragraphs += [f"Note: {remark}." for remark in self.remarks]
@@ -132,38 +129,30 @@ class Certificate:
     def delta_at(self, epsilon: float) -> float:
         """Return a delta for which the run is (epsilon, delta)-private at another `epsilon` >= 0.
 
-        It is told by the law of the noise in real numbers; exact for Gaussian noise, as a statement
-        on the releases; see `Laplace.delta_at`.
-
-        Raises
-        ------
-        ValueError
-            If `epsilon` is negative or NaN.
+        It follows from the law of the noise in real numbers, exactly for Gaussian noise; see
+        `Laplace.delta_at`.
         """
         epsilon = _check.non_negative(epsilon, "epsilon")
         return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
 
     def covers(self, visited: Certificate) -> bool:
-        """Return whether this is the guarantee of some plans, and those of `visited` lose no more.
-
-        A policy whose plans depend on nothing but phase and active set visits no others.
-        """
+        """Return whether the plans of `visited` lose no more than this guarantee of all plans."""
         pairs = zip_longest(visited.losses, self.losses, fillvalue=0.0)
         dearer = any(lost > promised * (1 + _ROUNDING) for lost, promised in pairs)
         return not self.complete or not (dearer or visited.delta > self.delta)
 
     def after(
-        self, visited: Certificate, told: Sequence[float], notes: Iterable[str]
+        self, visited: Certificate, losses: Sequence[float], notes: Iterable[str]
     ) -> Certificate:
-        """Return the certificate that covers plans visited too, at the losses `told` then."""
-        lost = zip_longest(self.losses, visited.losses, told, fillvalue=0.0)
+        """Return the certificate that covers visited plans too; `losses` are of their releases."""
+        lost = zip_longest(self.losses, visited.losses, losses, fillvalue=0.0)
         return replace(
             self,
             losses=tuple(map(max, lost)),
             delta=max(self.delta, visited.delta),
             planned_epsilon=max(self.planned_epsilon, visited.planned_epsilon),
             notes=(*self.notes, *notes),
-            released=len(told),
+            released=len(losses),
             _changes=(*self._changes, *visited._changes),
         )
 
@@ -182,32 +171,30 @@ def certificate(
     Parameters
     ----------
     policy : Policy
-        Its plans are enumerated over all active sets that can survive; DP-BAI, its relatives
-        and DPDesign, which can list what they release, need no enumeration.
+        Its plans are enumerated over all active sets that can survive, unless it lists what it
+        releases, as DP-BAI, its relatives and DPDesign do.
     neighbours : {"reward", "time step", "pull index"}
         "reward": tables differ in one reward x_{i,n} (Definition 2.1). "time step": in the rewards
-        of all arms at one time, for the dual decision maker (table-DP); it reads one of them, so
-        this costs no more. "pull index": in the n-th reward of every arm, each of which may be
-        read.
+        of all arms at one time, of which the dual decision maker reads one (table-DP). "pull
+        index": in the n-th reward of every arm, each of which may be read.
     group : int, default 1
         Tables may differ in so many of these. Group privacy: k epsilon for Laplace noise, k times
         the shift for Gaussian noise.
     reward_bound : float, default 1
-        Rewards lie in [0, reward_bound], as `Instance.reward_bound` tells.
+        Rewards lie in [0, reward_bound], as in `Instance.reward_bound`.
     limit : int, default 500
-        Enumerate up to so many active sets in a phase; above, so many are drawn, and the
-        certificate is marked as not `complete`.
+        Up to so many active sets of a phase are enumerated; of more, so many are drawn, and the
+        certificate is not `complete`.
     mechanism : Mechanism, optional
-        What draws the noise in a computer, such as `OpenDPNoise`: its account is taken, for a
-        statistic that is rounded once to doubles, as a `Session` does. By default all numbers are
+        What draws the noise in a computer, such as `OpenDPNoise`: its account is used, for a
+        statistic that is rounded once to doubles, as in a `Session`. By default all numbers are
         real.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, a plan is not the one asked for or overspends, the same
-        plan comes out differently when asked for again, or more than one reward may differ and the
-        noise is not one for which that is proved.
+        If an argument is out of range, a plan is not the one asked for or overspends, or is another
+        when asked for again, or the loss of more than one reward is not known for the noise.
     TypeError
         If the mechanism does not know the noise of a plan.
 
@@ -215,8 +202,8 @@ def certificate(
     -----
     For groups and pull indices the changed rewards may fall in different phases, depending on the
     survivors. Pure losses then add along any path; shifts of Gaussian noise add in squares, also
-    when chosen adaptively (Smith and Thakurta, 2022). Both are proved for laws like these, and not
-    for any: of noise with heavy tails, two rewards in two phases can show more than two in one.
+    when chosen adaptively (Smith and Thakurta, 2022). This is proved for these laws only: with
+    heavy tails, two rewards in two phases can lose more than two in one.
     """
     plans, complete = covering(policy, _check.whole(limit, "limit"))
     arms = max((len(phase.active) for phase in chain.from_iterable(plans)), default=1)
@@ -233,13 +220,8 @@ def certify(
 ) -> Certificate:
     """Return the guarantee of given plans, such as those that a run has visited.
 
-    It is not `complete`: what a run visits depends on its rewards, so it does not bound what the
-    policy might have released instead. Parameters are those of `certificate`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of range, or as for `certificate`.
+    It is not `complete`: which plans a run visits depends on its rewards. Parameters and exceptions
+    are those of `certificate`.
     """
     given = _check.sequence(phases, "phases")
     visited = [declared(_check.kind(phase, "phases", Phase)) for phase in given]
@@ -267,7 +249,7 @@ def _certificate(
         _check.kind(mechanism, "mechanism", Mechanism)
     copies = 1
     if neighbours == "pull index":
-        # A run pulls no more arms than this, and reads the n-th reward of each at most once.
+        # A run pulls at most so many arms, and reads the n-th reward of each at most once.
         pulled = sum(max((len(phase.pulled) for phase in phases), default=0) for phases in plans)
         copies = min(arms, pulled)
     laws = {type(phase.noise) for phase in chain.from_iterable(plans)}
@@ -288,7 +270,7 @@ def _certificate(
             realized = loss if mechanism is None else mechanism.loss(noise, stored, delta)
             lost[index] = max(lost[index], realized)
             changes[noise, shift] = None
-    said = () if mechanism is None else mechanism.remarks
+    remarks = () if mechanism is None else mechanism.remarks
     return Certificate(
         losses=tuple(lost),
         delta=max((phase.delta for phase in chain.from_iterable(plans)), default=0.0),
@@ -298,7 +280,10 @@ def _certificate(
         group=group,
         reward_bound=reward_bound,
         complete=complete,
-        notes=(*said, *(f"the loss of {law} noise is told by its own class" for law in foreign)),
+        notes=(
+            *remarks,
+            *(f"the loss of {law} noise is as its class states it" for law in foreign),
+        ),
         _changes=tuple(changes),
     )
 
@@ -309,8 +294,8 @@ def _moves(
     """Yield noise, delta, and the shift that it hides: in real numbers, and rounded to doubles.
 
     The arms of an identity release move a coordinate each: several of them make one longer vector.
-    Those of another release may all move the same coordinates, at worst in the same direction. Each
-    coordinate that moves is rounded by at most half a unit in the last place before and after.
+    Arms of another release may all move the same coordinates, at worst in the same direction. A
+    moved coordinate is rounded by at most half a unit in the last place before and after.
     """
     factor, matrix = group * reward_bound, phase.release_matrix
     if matrix is None:
@@ -321,15 +306,15 @@ def _moves(
     with np.errstate(over="ignore", invalid="ignore"):
         units = np.spacing(largest * reward_bound * (1 + _ROUNDING))
         for shift in {id(shift): shift for shift in shifts}.values():
-            exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # divided and multiplied
+            exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # two roundings
             rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
             stored = np.where(shift > 0, rounded, 0.0)
             change, sum_of_doubles = (tuple(move.tolist()) * copies for move in (shift, stored))
             yield phase.noise, phase.delta, change, sum_of_doubles
 
 
-def _told(value: float) -> str:
-    """Return a value in six digits, and the rest if that is rounding; never less than it is."""
+def _rounded_up(value: float) -> str:
+    """Return a value in six digits, plus a remainder due to rounding; never less than it is."""
     nearest = float(f"{value:.6g}")
     if not value > nearest:
         return f"{nearest:g}"

@@ -1,8 +1,7 @@
 """Problem instances: arms with known features, and rewards with linear means (Sec. 2).
 
-An instance knows the truth that a policy must find out: theta, the means, the best arm. Policies
-get nothing of it but the features. An argument outside the range that is stated for it is a
-`ValueError`.
+An instance holds theta, the means and the best arm; policies receive its features only. An argument
+out of its stated range raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ class Instance:
     features : array_like of shape (K, d)
         Feature vectors a_i, K >= 2; they need not span R^d.
     theta : array_like of shape (d,), optional
-        theta*, with means a_i' theta*. It may be left out when `rewards` lists a law for each arm;
+        theta*, with means a_i' theta*. It may be omitted when `rewards` lists a law for each arm;
         the means are then those of the laws, and need not be linear in the features.
     rewards : callable or sequence, default Uniform
-        Either makes the law of an arm from its mean (`Uniform`, `Bernoulli`,
-        `functools.partial(Beta, concentration=5)`), or lists the K laws.
+        A callable that makes the law of an arm from its mean (`Uniform`, `Bernoulli`,
+        `functools.partial(Beta, concentration=5)`), or the K laws.
     unique : bool, default True
-        Whether one arm only must be the best. False admits ties: any of the best arms is then a
-        right answer, and what asks for one best arm (exact probabilities, the theory) refuses.
+        Whether the best arm must be unique. If False, any of the best arms is a right answer, and
+        functions that need a unique one (exact probabilities, the theory) raise.
     bounded : bool, default True
-        Whether rewards must lie in [0, 1], as the model of the paper and all its privacy statements
-        ask. False admits any bounded law and is meant for the paper's own App. E experiment.
+        Whether rewards must lie in [0, 1], as the paper and its privacy statements require. False
+        admits any bounded law, for the experiment of App. E.
 
     Attributes
     ----------
@@ -55,8 +54,8 @@ class Instance:
     Raises
     ------
     ValueError
-        If features, theta or a mean is out of range, lengths do not agree, or no arm is the only
-        best one.
+        If features, theta or a mean is out of range, lengths do not agree, or several arms are
+        best.
     """
 
     features: FloatArray
@@ -146,7 +145,7 @@ class Instance:
 
     @property
     def reward_bound(self) -> float:
-        """By how much one reward can change: the model's 1, or more where rewards leave [0, 1]."""
+        """The largest change of one reward: 1, or more if rewards are not bounded by [0, 1]."""
         ranges = (law.support[1] - min(0.0, law.support[0]) for law in self.laws)
         return 1.0 if self.bounded else max(1.0, *ranges)
 
@@ -195,7 +194,7 @@ def two_armed(
 
 
 def hard_gammas(arms: int, gamma1: float) -> FloatArray:
-    """Return gamma_1, ..., gamma_K of `hard_instances`; any `gamma1` in its range will do."""
+    """Return gamma_1, ..., gamma_K of `hard_instances`, for `gamma1` in (0, K^-(K+2))."""
     arms = _check.whole(arms, "arms", least=4)
     gamma1 = _check.number(gamma1, "gamma1", f"(0, {float(arms) ** -float(arms + 2)})")
     return np.asarray(gamma1 * float(arms) ** np.arange(arms))
@@ -213,13 +212,8 @@ def hard_instances(arms: int, gamma1: float) -> list[Instance]:
     arms : int
         K, at least 4.
     gamma1 : float
-        In (0, K^-(K+2)).
-
-    Raises
-    ------
-    ValueError
-        If double precision cannot tell 1/2 - gamma1 from 1/2 to within a thousandth of gamma1:
-        beyond 11 arms it never can.
+        In [2^-40, K^-(K+2)): with less, double precision cannot represent 1/2 - gamma1 to within a
+        thousandth of gamma1. Above 11 arms there is none.
     """
     gammas = hard_gammas(arms, gamma1)
     if gamma1 < 2.0**-40:

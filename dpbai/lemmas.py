@@ -1,11 +1,11 @@
-r"""The lemmas of the proof of Theorem 4.2: how one arm, and then one phase, can go wrong.
+"""The lemmas of the proof of Theorem 4.2: how one arm, and then one phase, can go wrong.
 
-Where the proof has a gap, the same idea closes it. In every phase, of the arms whose gap is at
-least Delta_(i), so many must beat the best arm for it to be dropped that Markov's inequality says
-something (`Elimination`). The paper's two elimination lemmas are two choices of i. Where one of
-them fails, another i does: i = 2, a union bound over the suboptimal arms, where ceil(d^2/4) = 1
-(d <= 2) makes the paper's Delta_(1) = 0; and i about min(d^2, s_p)/4 in the last phase of the first
-stage under `convention="printed"`, where the paper would divide by g_1 - g_0 + 1 <= 0.
+If the best arm is dropped, so many of the arms whose gap is at least Delta_(i) beat it that
+Markov's inequality gives a bound (`Elimination`), for any i. The paper's two elimination lemmas
+choose i; where they fail, another i closes the gap: i = 2, a union bound over the suboptimal arms,
+where ceil(d^2/4) = 1 (d <= 2) makes the paper's Delta_(1) = 0; and i about min(d^2, s_p)/4 in the
+last phase of the first stage under `convention="printed"`, where the paper divides by g_1 - g_0 + 1
+<= 0.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ _NO_NOISE = 2.0**20  # an epsilon that is larger, by what the rewards would have
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     """Bound the probability that an arm's noisy mean reaches that of the best arm in one phase.
 
+    It is 2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16), Lemma G.2, which the paper
+    states for large T'. It holds for every T': while count <= 11 the first term exceeds 1, and
+    beyond that the quadratic branch of the noise's tail is small enough or the second term exceeds
+    1.
+
     Parameters
     ----------
     gap : float
@@ -36,17 +41,6 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
         Privacy parameter.
     count : int
         ceil(T' / (M min(d_Q^2, s_p))), d_Q the dimension that the active arms span.
-
-    Returns
-    -------
-    float
-        2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16), Lemma G.2.
-
-    Notes
-    -----
-    The paper states it for sufficiently large T', which its proof needs in two steps. The statement
-    holds for every T': while count <= 11 the first term alone exceeds 1, and beyond that the
-    quadratic branch of the noise's tail is either small enough or the second term exceeds 1.
     """
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
     return _two_tails(gap * gap * count, _check.epsilon(epsilon) * gap * count)
@@ -55,23 +49,10 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
     """Bound the probability of `suboptimal_arm` for DP-BAI-Gauss, Lemma J.1.
 
-    Parameters
-    ----------
-    gap, count
-        As in `suboptimal_arm`.
-    sigma : float
-        Deviation of the noise on a single reward; sqrt(2 log(1.25/delta)) / epsilon in the paper.
-
-    Returns
-    -------
-    float
-        2 exp(-Delta^2 count / 16) + 2 exp(-(epsilon Delta count)^2 / (32 log(1.25/delta))), written
-        with `sigma`: the second exponent is (Delta count / sigma)^2 / 16.
-
-    Notes
-    -----
-    The paper bounds the noise of one arm by 32 d_Q where its argument gives 64 d_Q. Both arms taken
-    together, rewards and noise as one sub-Gaussian difference, give 32 d_Q after all.
+    It is 2 exp(-Delta^2 count / 16) + 2 exp(-(Delta count / sigma)^2 / 16), where `sigma` is the
+    deviation of the noise on a single reward: sqrt(2 log(1.25/delta)) / epsilon in the paper. (The
+    paper bounds the noise of one arm by 32 d_Q, but its argument gives 64 d_Q. Both arms together,
+    rewards and noise as one sub-Gaussian difference, give 32 d_Q after all.)
     """
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
     sigma = _check.non_negative(sigma, "sigma")
@@ -86,8 +67,9 @@ def _two_tails(rewards: float, noise: float) -> float:
 def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: float) -> float:
     """Bound the probability that a rival's estimate reaches that of the best arm in one phase.
 
-    Chernoff's bound on the errors of rewards and of noise together, where Lemma G.2 divides the gap
-    among them.
+    Chernoff's bound on the errors of rewards and noise together: the least value over 0 <= t <
+    epsilon / w of exp(-n (t Delta - t^2 m w^2 / 8)) (1 - (t w / epsilon)^2)^-m, for n pulls of each
+    of m arms and the weight w.
 
     Parameters
     ----------
@@ -96,16 +78,10 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
     epsilon : float
         Privacy parameter; infinity means no noise.
     pulls, arms : int
-        How many arms count, and how often each of them is pulled.
+        n and m.
     weight : float
-        By how much the coordinates of the rival and of the best arm differ at most: 2 for a Max-Det
+        The largest difference of the coordinates of the rival and of the best arm: 2 for a Max-Det
         collection of as many arms as they span dimensions; 1, with `arms` = 2, if all are pulled.
-
-    Returns
-    -------
-    float
-        The least value over 0 <= t < epsilon / w of exp(-n (t Delta - t^2 m w^2 / 8)) times
-        (1 - (t w / epsilon)^2)^-m, for n pulls of each of m arms and the weight w.
     """
     gap, weight = _check.positive(gap, "gap"), _check.positive(weight, "weight")
     pulls, arms = _check.whole(pulls, "pulls"), _check.whole(arms, "arms")
@@ -149,8 +125,7 @@ class Elimination:
     """How a phase can drop the best arm, by Markov's inequality.
 
     Of the `size` active arms, at most i - 2 besides the best have a gap below Delta_(i). So if the
-    best arm is not among the `keep` survivors, at least `excess` of the `candidates` with larger
-    gaps beat it.
+    best arm is dropped, at least `excess` of the `candidates` with larger gaps beat it.
 
     Attributes
     ----------
@@ -161,11 +136,11 @@ class Elimination:
     index : int
         i, counted from 1 as in the paper, at least 2.
     divisor : int
-        What min(d_Q^2, s_p) can be at most: n pulls of each arm are as good as T'/(M divisor) of
+        The largest min(d_Q^2, s_p): n pulls of each pulled arm are as good as T'/(M divisor) of
         each active arm.
     reason : str
-        "Lemma G.3", "Lemma G.4", "union bound" (for g_0 = 1) or "regrouped" (for p = M_1
-        under `convention="printed"`).
+        "Lemma G.3", "Lemma G.4", "union bound" (for g_0 = 1) or "regrouped" (for p = M_1 under
+        `convention="printed"`).
     """
 
     phase: int

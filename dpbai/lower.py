@@ -1,9 +1,9 @@
 """The lower bound of Theorem 4.7: change of measure, its constants, and its three cases.
 
 Two bounds carry the theorem. Some instance of every large K and H_BAI has error above
-exp(-401 T/(log K H_BAI)), with or without privacy; and of the instances of `hard_instances`, one
-has error above exp(-97 T/(log K H_pri)) under any consistent epsilon-private policy. (The theorem's
-text omits "epsilon-private"; its third case needs it.)
+exp(-401 T/(log K H_BAI)), with or without privacy; and of `hard_instances`, one has error above
+exp(-97 T/(log K H_pri)) under any consistent epsilon-private policy. (The theorem omits
+"epsilon-private"; its third case needs it.)
 """
 
 from __future__ import annotations
@@ -22,42 +22,30 @@ PRI_CONSTANT = 97
 def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
     """Return the log of the paper's factor between two instances, 6 epsilon n TV.
 
+    It bounds P(output) under one instance divided by that under the other, Lemma (lemmakarwa2017).
+    The paper states it for every epsilon; it holds while e^epsilon - 1 <= 6 epsilon, up to epsilon
+    = 2.91 (the lower bound needs it below 1 only). `sharp_change_of_measure` always holds.
+
     Parameters
     ----------
     epsilon : float
-        Privacy parameter of the policy, finite: without privacy nothing bounds the factor.
+        Privacy parameter of the policy, positive and finite.
     pulls : int
         n, after how many pulls of the one arm that differs the policy is stopped.
     distance : float
         Total variation distance of that arm's two reward laws, in [0, 1]: 2 gamma between Bernoulli
         laws of means 1/2 - gamma and 1/2 + gamma.
-
-    Returns
-    -------
-    float
-        The log of what P(output) under one instance can at most be, in units of P(output) under the
-        other, Lemma (lemmakarwa2017).
-
-    Notes
-    -----
-    The paper states it for every epsilon. It holds while e^epsilon - 1 <= 6 epsilon, up to
-    epsilon = 2.91, and fails beyond; the proof of the lower bound uses it below 1 only.
-    `sharp_change_of_measure` holds always.
     """
     epsilon, pulls, distance = _checked(epsilon, pulls, distance)
     return 6 * epsilon * pulls * distance
 
 
 def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
-    """Return the log of the least factor that serves, n log(1 + (e^epsilon - 1) TV).
+    """Return the log of the least factor that always holds, n log(1 + (e^epsilon - 1) TV).
 
-    Parameters are those of `change_of_measure`.
-
-    Notes
-    -----
-    One reward at a time: as a function of it the probability of an output ranges within a factor
-    e^epsilon, so its means under two laws differ by at most TV (e^epsilon - 1) times its least
-    value. Randomized response attains it.
+    As a function of one reward, the probability of an output varies by a factor e^epsilon at most,
+    so that its means under two laws differ by at most TV (e^epsilon - 1) times its least value.
+    Randomized response attains it. Parameters are those of `change_of_measure`.
     """
     epsilon, pulls, distance = _checked(epsilon, pulls, distance)
     if distance == 0:
@@ -69,21 +57,19 @@ def sharp_change_of_measure(*, epsilon: float, pulls: int, distance: float) -> f
 
 
 def lower_bound(instance: Instance, *, epsilon: float, budget: int) -> float:
-    """Return exp(-97 T / (log K H_pri)), Lemma H.5.
+    """Return exp(-97 T / (log K H_pri)), Lemma H.5, for a finite `epsilon`.
 
     Some instance of `hard_instances` has at least this error, from `lower_bound_valid_from` on.
-    Other instances need not. `epsilon` is finite.
     """
     hard = hardness(instance, epsilon=_check.positive(epsilon, "epsilon"))
     return _decay(PRI_CONSTANT, budget, instance.arms, hard.pri)
 
 
 def sharp_pri_constant(arms: int) -> float:
-    """Return 2 log(K) / (1/2 + ... + 1/K), which can stand where Lemma H.5 has 97.
+    """Return 2 log(K) / (1/2 + ... + 1/K), which can replace 97 in Lemma H.5; not in the paper.
 
     For every larger constant c, every consistent epsilon-private policy, with any epsilon, and all
-    large T, some instance of `hard_instances` has an error above exp(-c T / (log K H_pri)). Not
-    in the paper.
+    large T, some instance of `hard_instances` has an error above exp(-c T / (log K H_pri)).
     """
     arms = _check.whole(arms, "arms", least=2)
     return 2 * math.log(arms) / math.fsum(1 / i for i in range(2, arms + 1))
@@ -101,24 +87,17 @@ def lower_bound_bai(instance: Instance, *, budget: int) -> float:
 def lower_bound_valid_from(*, arms: int, pri: float) -> float:
     """Return from which T the constant 97 covers 96, the factor 1/4, and rounding.
 
+    It is log(4) log(K) H_pri + 24 (K - 1). From its first term on, the paper's (1/4) exp(-96 T/(log
+    K H_pri)) is at least exp(-97 T/(log K H_pri)). Rounding up n_i = 4 E N_i adds at most K - 1 to
+    their sum 4 T: hence the second term. T must also be so large that the policy recommends the
+    best arm of v^(0) with probability above 1/2.
+
     Parameters
     ----------
     arms : int
         K, at least 4.
     pri : float
         The largest H_pri of `hard_instances`.
-
-    Returns
-    -------
-    float
-        log(4) log(K) H_pri + 24 (K - 1).
-
-    Notes
-    -----
-    The paper's (1/4) exp(-96 T/(log K H_pri)) is at least exp(-97 T/(log K H_pri)) from
-    T = log(4) log(K) H_pri on. But its n_i = 4 E N_i must be rounded up to a whole number for early
-    stopping, which adds at most K - 1 to their sum 4 T: hence the second term. Besides, T must be
-    so large that the policy recommends the best arm of v^(0) with probability above 1/2.
     """
     arms = _check.whole(arms, "arms", least=4)
     return math.log(4) * math.log(arms) * _check.positive(pri, "pri") + 24 * (arms - 1)
@@ -126,7 +105,7 @@ def lower_bound_valid_from(*, arms: int, pri: float) -> float:
 
 @dataclass(frozen=True)
 class CaseThresholds:
-    """From where the three cases of Theorem 4.7 hold, as logarithms: they are huge.
+    """From where the three cases of Theorem 4.7 hold, as logarithms.
 
     Attributes
     ----------
@@ -149,12 +128,8 @@ class CaseThresholds:
 def case_thresholds(*, beta: float, c: float) -> CaseThresholds:
     """Return from where the three cases of Theorem 4.7 hold.
 
-    Parameters
-    ----------
-    beta : float
-        The one of beta_1, beta_2, beta_3 that is below 1, in [0, 1).
-    c : float
-        The constant of the theorem, positive and finite.
+    `beta`, in [0, 1), is the one of beta_1, beta_2, beta_3 that is below 1; `c` is the constant of
+    the theorem, positive and finite.
     """
     power = 1 / (1 - _check.number(beta, "beta", "[0, 1)"))
     c = _check.positive(c, "c")

@@ -1,14 +1,12 @@
-"""DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD, as in the paper, and DP-Halving.
+"""The policies of the paper: DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD.
 
 DP-BAI, DP-BAI-Gauss and Baseline (Algorithms 1 and 2, Sec. 5) differ in the noise (Gauss) and in
 the arms that they pull (Baseline) only. OD-LinBAI (Yang and Tan, NeurIPS 2022) pulls a G-optimal
 design in each phase and estimates by least squares; it is not private. DP-OD (App. E) adds Laplace
-noise to its moment vector U = sum of a x over all pulls. DP-Halving, which is not in the paper,
-adds it to the sum of each arm's rewards instead.
+noise to its moment vector U = sum of a x over all pulls.
 
-Each plans, phase by phase, what to pull, what to release, and how many arms stay. Nothing here
-draws a random number or sees a reward. An argument outside the range that is stated for it is a
-`ValueError`; if a budget is too small, the message names the least one.
+An argument out of its range raises `ValueError`; if a budget is too small, the message names the
+least one.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -44,11 +42,24 @@ from dpbai.schedule import (
 NORMS = ("l2", "l1")
 _LARGEST_SCALE = 1e305
 _ROUNDING = Fraction(1, 10**6)
-_OWN_UNIT = 200  # up to 2^200, moments keep the unit of the features
+_OWN_UNIT = 200  # an exponent: up to 2^200, moments have the unit of the features
 
 
 @dataclass(frozen=True, eq=False)
-class DPBAI:
+class _Elimination:
+    """What all policies here are made from."""
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+
+    def __post_init__(self) -> None:
+        features = _check.matrix(self.features, "features", least_rows=2)
+        vars(self).update(features=features, budget=_check.whole(self.budget, "budget"))
+
+
+@dataclass(frozen=True, eq=False)
+class DPBAI(_Elimination):
     """DP-BAI: eliminate arms on noisy means of a Max-Det collection (Algorithm 1).
 
     Parameters
@@ -56,7 +67,7 @@ class DPBAI:
     features : array_like of shape (K, d)
         Feature vectors of K >= 2 arms; they need not span R^d.
     budget : int
-        T, how many pulls there may be in all.
+        T, the largest number of pulls.
     epsilon : float
         Privacy parameter, positive; infinity means no noise.
     convention : {"printed", "proof"}
@@ -65,9 +76,7 @@ class DPBAI:
         "strict" never pulls more than `budget`; "printed" keeps the paper's T', which may.
     """
 
-    features: FloatArray
     _: KW_ONLY
-    budget: int
     epsilon: float
     convention: str = "printed"
     budget_rule: str = "strict"
@@ -75,10 +84,8 @@ class DPBAI:
     collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(dp_bai_collections)
 
     def __post_init__(self) -> None:
-        features = _check.matrix(self.features, "features", least_rows=2)
-        object.__setattr__(self, "features", features)
-        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
-        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        super().__post_init__()
+        vars(self)["epsilon"] = _check.epsilon(self.epsilon)
         self.schedule.usable_budget  # noqa: B018  (a budget that is too small fails here)
 
     @cached_property
@@ -105,8 +112,8 @@ class DPBAI:
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan of phase `index` for each number of arms that it may pull.
 
-        What a phase releases, and how noisily, depends on its active set through that number alone:
-        these few plans stand for all active sets where privacy is concerned.
+        The release and its noise depend on the active set through that number only, so the privacy
+        of these plans is that of all plans of the phase.
         """
         size, keep = self.schedule.sizes[index - 1 : index + 1]
         active = tuple(range(size))
@@ -169,7 +176,7 @@ class DPBAIGauss(DPBAI):
     Warns
     -----
     UserWarning
-        From epsilon = 1 on for the classic calibration; it tells the delta that truly holds.
+        For the classic calibration at epsilon >= 1, with the delta that holds.
     """
 
     _: KW_ONLY
@@ -178,7 +185,7 @@ class DPBAIGauss(DPBAI):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "delta", _check.proportion(self.delta, "delta"))
+        vars(self)["delta"] = _check.proportion(self.delta, "delta")
         _check.choice(self.calibration, "calibration", CALIBRATIONS)
         if self.calibration == "classic" and 1 <= self.epsilon < math.inf:
             holds = math.exp(gaussian_log_delta(self.epsilon, self.sigma))
@@ -202,7 +209,7 @@ class DPBAIGauss(DPBAI):
 
 
 @dataclass(frozen=True, eq=False)
-class ODLinBAI:
+class ODLinBAI(_Elimination):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
     `features` and `budget` are those of `DPBAI`.
@@ -215,29 +222,23 @@ class ODLinBAI:
     rounding up stays within what m leaves.
 
     With fewer than ceil(d/2^r) arms, phase r pulls and keeps all of them. Features all beyond 2^200
-    or all below 2^-200 are taken in a unit that is a power of two; release and noise are in it too.
+    or all below 2^-200 are scaled by a power of two, and release and noise with them.
     """
 
-    features: FloatArray
-    _: KW_ONLY
-    budget: int
-
     def __post_init__(self) -> None:
-        features = _check.matrix(self.features, "features", least_rows=2)
-        object.__setattr__(self, "features", features)
-        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
-        enough(self.budget, self.least_budget, *features.shape)
+        super().__post_init__()
+        enough(self.budget, self.least_budget, *self.features.shape)
 
     @cached_property
     def scaled_features(self) -> FloatArray:
-        """The features in the unit that moments are released in: their own, unless it is huge."""
+        """The features in the unit of the moment vector: their own, unless it is extreme."""
         exponent = int(np.frexp(np.abs(self.features).max())[1])
         own = abs(exponent) <= _OWN_UNIT
         return self.features if own else np.asarray(np.ldexp(self.features, -exponent))
 
     @property
     def dimension(self) -> int:
-        """d, the length of the feature vectors, from which the sizes follow."""
+        """d, the length of the feature vectors."""
         return int(self.features.shape[1])
 
     @cached_property
@@ -253,7 +254,7 @@ class ODLinBAI:
 
     @property
     def least_budget(self) -> int:
-        """The least budget that leaves something to pull after what rounding up may cost."""
+        """The least budget that leaves pulls beside those that rounding up may add."""
         support = self.dimension * (self.dimension + 1) // 2
         return min(len(self.features), support) + sum(self._halved) + 1
 
@@ -270,18 +271,18 @@ class ODLinBAI:
         """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         span = Span(self.scaled_features[list(active)])
-        apart = f"features must not differ so much in scale, for active {_check.told(active)}: "
+        scales = f"features must not differ so much in scale, for active {_check.told(active)}: "
         try:
             vectors, design = span.reduced, g_optimal_design(span)
         except (RuntimeError, np.linalg.LinAlgError) as error:
-            raise ValueError(f"{apart}{error}") from error
+            raise ValueError(f"{scales}{error}") from error
         support = design.support
         pulls = self._rounded_up(design.weights[support])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             release = vectors[support].T * pulls
             decoder = _least_squares(vectors[span.basis], span.coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
-            raise ValueError(f"{apart}least squares overflows")
+            raise ValueError(f"{scales}least squares overflows")
         return Phase(
             index=index,
             active=active,
@@ -315,15 +316,14 @@ class DPOD(ODLinBAI):
     norm : {"l2", "l1"}
         Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed; but one reward
         moves the moment vector by a_i, and Laplace noise hides it by the L1 norm, so that the loss
-        can reach sqrt(d) epsilon. "l1" keeps the promised epsilon.
+        can reach sqrt(d) epsilon. "l1" keeps the stated epsilon.
 
     `features` and `budget` are those of `ODLinBAI`.
 
     Notes
     -----
-    The noise is tied to the coordinates that the features are given in: rotating or rescaling them
-    changes the policy. When the active arms span fewer dimensions, the coordinates are those of an
-    orthonormal basis of their span.
+    The noise depends on the coordinates of the features: rotating or rescaling them changes the
+    policy. Active arms that span fewer dimensions are released in an orthonormal basis of the span.
     """
 
     _: KW_ONLY
@@ -332,7 +332,7 @@ class DPOD(ODLinBAI):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        vars(self)["epsilon"] = _check.epsilon(self.epsilon)
         _check.choice(self.norm, "norm", NORMS)
         self.noise(self.scaled_features)  # a scale that overflows fails here
 
@@ -350,64 +350,6 @@ class DPOD(ODLinBAI):
                 f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
             )
         return Laplace(length / self.epsilon)
-
-
-@dataclass(frozen=True, eq=False)
-class DPHalving(ODLinBAI):
-    """DP-Halving: OD-LinBAI with Lap(1/epsilon) on the sum of each arm's rewards; epsilon-private.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter, positive; infinity means no noise.
-
-    `features` and `budget` are those of `ODLinBAI`.
-
-    Notes
-    -----
-    The design and the least squares are those of OD-LinBAI; d is the rank of the features. DP-OD
-    adds noise to the moment vector instead, which all arms share and one reward moves by a whole
-    feature vector. See `halving_bound` for a bound on the error.
-    """
-
-    _: KW_ONLY
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
-        super().__post_init__()
-
-    @cached_property
-    def dimension(self) -> int:
-        """The rank of the features, at least 1."""
-        return max(1, Span(self.features).rank)
-
-    def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index` for the `active` arms, as many as it has."""
-        plan = super().phase(index, active)
-        pulls = np.array(plan.pulls, dtype=np.float64)
-        return replace(
-            plan,
-            noise=self._noise,
-            release_matrix=np.diag(pulls),
-            decoder_matrix=plan.decoder @ (plan.release / pulls),
-        )
-
-    def representatives(self, index: int) -> tuple[Phase, ...]:
-        """Return a plan whose release is, for privacy, that of phase `index` for any active set.
-
-        Each pulled arm moves one coordinate by 1, and is pulled at most as often as this one says.
-        """
-        size, keep = self.sizes[index - 1 : index + 1]
-        active, most = tuple(range(size)), math.ceil(self.pulls_per_phase)
-        sums = np.diag(np.full(size, float(most)))
-        return (
-            Phase(index, active, active, (most,) * size, self._noise, keep, sums, np.eye(size)),
-        )
-
-    @property
-    def _noise(self) -> Noise:
-        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
 
 
 def _least_squares(

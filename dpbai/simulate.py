@@ -1,12 +1,9 @@
 """Monte Carlo: run a policy many times on an instance, at a cost that ignores the budget.
 
-Policies see sums of rewards, and the reward laws offer exact sums, so a run of a billion pulls
-costs what a run of a thousand does. Trials are exchangeable: what matters of them after a phase is
-how many went on with which active set. So all trials that share an active set share one plan and
-are one array operation; where a phase splits them over many active sets, the sums of each arm are
-still drawn for all of them at once. Where a policy remembers, trials share a plan if they share the
-path of active sets, and what each released goes with it. An argument outside the range that is
-stated for it is a `ValueError`.
+Policies use sums of rewards, and the reward laws draw exact sums, so the cost does not depend on
+the number of pulls. Trials that share an active set share a plan and are one array operation; where
+a phase splits them over many active sets, the sums of each arm are drawn for all of them at once.
+If a policy remembers, trials share a plan if they share the path of active sets.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ IntervalMethod = Literal["wilson", "exact"]
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What came of the trials of one policy on one instance.
+    """The outcomes of the trials of one policy on one instance.
 
     Attributes
     ----------
@@ -56,7 +53,7 @@ class Simulation:
         The largest number of pulls of any trial.
     epsilon, delta : float
         The largest privacy loss of one reward in any phase that a trial came to, computed from the
-        plans and from how far the rewards of the instance reach; no reward is used in two phases.
+        plans and the rewards' bound.
     """
 
     recommended: IntArray
@@ -72,7 +69,7 @@ class Simulation:
 
     @property
     def successes(self) -> int:
-        """How many trials recommended the best arm, or any of those that share the best mean."""
+        """How many trials recommended the best arm, or one of several best arms."""
         return int(self.recommended[self.gaps == 0].sum())
 
     @property
@@ -82,10 +79,7 @@ class Simulation:
 
     @property
     def regret(self) -> float:
-        """Mean loss of the answer: by how much the recommended arm's true mean was below the best.
-
-        Also called simple regret.
-        """
+        """Simple regret: the mean of the gaps of the recommended arms."""
         return float(self.recommended @ self.gaps) / self.trials
 
     def within(self, tolerance: float) -> float:
@@ -117,9 +111,9 @@ class Simulation:
 def binomial_interval(
     successes: int, trials: int, risk: float, method: IntervalMethod
 ) -> tuple[float, float]:
-    """Return an interval below and above which a probability lies at this `risk` each.
+    """Return a confidence interval that misses a probability with this `risk` on each side.
 
-    `scipy.stats` has it too; to import it takes most of the time that all of dpbai takes.
+    As in `scipy.stats`, whose import is slow.
     """
     failures = trials - successes
     if method == "exact":
@@ -155,9 +149,8 @@ def simulate(
     seed : int, SeedSequence or Generator, default 0
         Source of randomness; the same seed gives the same result.
     executor : concurrent.futures.Executor, optional
-        More than a million trials are run in parts of a million, each with a seed of its own. This
-        runs the parts, in any number of workers; the result is the same without it. A part whose
-        worker died is run again in this process, with the same seed, and a `RuntimeWarning`.
+        Runs parts of a million trials, each with a seed of its own: the result is the same without
+        it. A part whose worker died is run again in this process, with a `RuntimeWarning`.
 
     Raises
     ------
@@ -191,7 +184,7 @@ def simulate(
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Trials that share a plan; those that have come to it with the most pulls say the stage."""
+    """Trials that share a plan, at the stage of those with the most pulls."""
 
     stage: Stage
     released: FloatArray  # of shape (trials, coordinates so far), or (trials, 0)
@@ -291,7 +284,7 @@ def _run(
 
 
 def _but_for_names(phase: Phase) -> object:
-    """Return what two plans have in common if they release means, estimate them, and keep alike."""
+    """Return a key of a plan that is the same for plans that differ in the names of arms only."""
     if phase.release_matrix is None and phase.decoder_matrix is None:
         return phase.noise, phase.coordinates, phase.keep
     return id(phase)

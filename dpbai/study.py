@@ -1,8 +1,8 @@
 """Grids of simulations: policies by budgets by epsilons, as one tidy table (Sec. 5).
 
-Each cell has a seed of its own, spawned from the study's, so a cell's result depends on nothing but
-the grid and that seed: not on the order in which cells run, nor on where. Finished cells are kept
-in a file that grows line by line, so that a study can be resumed.
+Each cell has a seed of its own, spawned from the study's, so that its result depends on the grid
+and that seed only, and not on the order or the place of execution. Finished cells are kept in a
+file that grows line by line, so that a study can be resumed.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def study(
     ----------
     policies : mapping of str to callable
         Names and makers: `maker(features, budget=..., epsilon=...)`, or without `epsilon` for a
-        policy that has none, such as `ODLinBAI`; that one is run once per budget. A maker that
-        takes any option (`**options`) is given `epsilon`.
+        policy that has none, such as `ODLinBAI`; that one is run once per budget.
     instance : Instance
         Where rewards come from; its features go to the makers.
     budgets : sequence of int
@@ -82,8 +81,8 @@ def study(
     within : float, default 0
         How far below the best an arm may be for column `within` to count it as right.
     executor : concurrent.futures.Executor, optional
-        Runs the cells, in any number of workers; the table is the same without it. Cells whose
-        worker died are run again in this process, with the same seeds, and a `RuntimeWarning`.
+        Runs the cells; the table is the same without it. Cells whose worker died are run again in
+        this process, with a `RuntimeWarning`.
     path : path-like, optional
         A file in which each finished cell is saved. If the same study has begun it, only the
         missing cells are run.
@@ -95,14 +94,14 @@ def study(
     pandas.DataFrame
         A row for each cell, in the order of policies, budgets, epsilons; columns policy, budget,
         epsilon (infinite for a policy that has none), trials, successes, success_rate, low, high,
-        pulls (the largest number in any trial), regret (mean loss of the answer), within (share of
-        answers at most `within` below the best).
+        pulls (the largest number in any trial), regret (mean gap of the recommended arm), within
+        (share of recommended arms at most `within` below the best).
 
     Raises
     ------
     ValueError
-        If the grid is empty, any cell's arguments are out of range, or `path` is a file of another
-        study; before anything is run.
+        Before any run: if the grid is empty, an argument of a cell is out of range, or `path` is a
+        file of another study.
     """
     _check.trials(trials)
     _check.proportion(level, "level")
@@ -149,11 +148,7 @@ def study(
 
 
 def takes_epsilon(maker: Callable[..., Policy]) -> bool:
-    """Return whether a maker of policies takes `epsilon`, that is, whether it is private.
-
-    It does if it has such a parameter (`functools.partial` may have given it a default), or takes
-    any option (`**options`), which it can only hand on.
-    """
+    """Return whether a maker of policies takes `epsilon`, as a parameter or in `**options`."""
     parameters = inspect.signature(maker).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
     return "epsilon" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
@@ -192,22 +187,9 @@ def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[st
 class CellFile:
     """Finished cells of one study, one JSON line each.
 
-    Parameters
-    ----------
-    path : path-like
-        A new file, or one that the same study has begun; a last line that was cut short is dropped.
-    fingerprint : str
-        Of all that decides the results: grid, instance, trials and seed.
-
-    Raises
-    ------
-    ValueError
-        If the file holds anything but cells of this study; it is left as it is.
-
-    Notes
-    -----
-    Processes that begin the same study at once each write a head, and each of them finds the same
-    results: what is appended stays whole, and heads after the first are skipped.
+    The file is new, or the same study has begun it: a last line that was cut short is dropped, and
+    a file that holds anything else is left as it is, with a `ValueError`. Processes that begin the
+    same study at once each write a head; heads after the first are skipped.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:

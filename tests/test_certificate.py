@@ -590,8 +590,8 @@ def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
     for options in ({"group": 2}, {"neighbours": "pull index"}):
         with pytest.raises(ValueError, match=r"Gaussian noise only, .* type Cauchy"):
             dpbai.certify(heavy, **options)
-    assert "told by its own class" in str(one)
-    assert one.remarks[0] == "the loss of Cauchy noise is told by its own class"
+    assert "as its class states it" in str(one)
+    assert one.remarks[0] == "the loss of Cauchy noise is as its class states it"
 
 
 @pytest.mark.parametrize("law", [Laplace(1.0), Gaussian(1.0), NoNoise()], ids=type)

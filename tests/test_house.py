@@ -34,6 +34,8 @@ CORE = [
     "hardness",
     "tails",
     "lemmas",
+    "paths",
+    "halving",
     "lower",
     "upper",
     "certificate",

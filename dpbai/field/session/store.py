@@ -42,9 +42,10 @@ from dpbai.certificate import Certificate, Mechanism
 from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
 from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
 from dpbai.field.session.run import Run
+from dpbai.halving import DPHalving
 from dpbai.noise import LAWS
 from dpbai.phase import Phase, Policy
-from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, DPHalving, ODLinBAI
+from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
 
 if sys.platform == "win32":
     import msvcrt

@@ -1,0 +1,123 @@
+"""DP-Halving, a private policy that is not in the paper, and a bound on its error.
+
+OD-LinBAI with noise on the sum of each arm's rewards, where DP-OD has it on the moment vector: one
+reward moves one sum by at most 1, but the moment vector by a feature vector. A phase from s arms of
+rank r to k, with m pulls before rounding up, drops the best arm with probability at most
+
+    (s - k) (4/3)^min(s, r(r+1)/2) exp(-m min(Delta^2 / (2r), epsilon Delta / (8r))),
+
+Delta = Delta_(k+1): as r is the largest variance of a G-optimal design (Kiefer and Wolfowitz), a
+released sum has a weight of at most 2r/m in any difference of two estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from dpbai import _check
+from dpbai.instance import Instance
+from dpbai.noise import Laplace, Noise, NoNoise, exp_bound
+from dpbai.paths import check_match, check_one_best
+from dpbai.phase import Phase
+from dpbai.policies import ODLinBAI
+from dpbai.scaling import Span
+
+_DESIGN = 1 + 1e-8  # largest variance of a computed G-optimal design, divided by the rank
+
+
+@dataclass(frozen=True, eq=False)
+class DPHalving(ODLinBAI):
+    """DP-Halving: OD-LinBAI with Lap(1/epsilon) on the sum of each arm's rewards; epsilon-private.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, positive; infinity means no noise.
+
+    `features` and `budget` are those of `ODLinBAI`. See `halving_bound` for a bound on the error.
+    """
+
+    _: KW_ONLY
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        vars(self)["epsilon"] = _check.epsilon(self.epsilon)
+        super().__post_init__()
+
+    @cached_property
+    def dimension(self) -> int:
+        """The rank of the features, at least 1."""
+        return max(1, Span(self.features).rank)
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the plan of phase `index` for the `active` arms, as many as it has."""
+        plan = super().phase(index, active)
+        pulls = np.array(plan.pulls, dtype=np.float64)
+        return replace(
+            plan,
+            noise=self._noise,
+            release_matrix=np.diag(pulls),
+            decoder_matrix=plan.decoder @ (plan.release / pulls),
+        )
+
+    def representatives(self, index: int) -> tuple[Phase, ...]:
+        """Return a plan whose privacy bounds that of every plan of phase `index`."""
+        size, keep = self.sizes[index - 1 : index + 1]
+        active, most = tuple(range(size)), math.ceil(self.pulls_per_phase)
+        sums = np.diag(np.full(size, float(most)))
+        return (
+            Phase(index, active, active, (most,) * size, self._noise, keep, sums, np.eye(size)),
+        )
+
+    @property
+    def _noise(self) -> Noise:
+        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
+
+
+@dataclass(frozen=True)
+class HalvingBound:
+    """An upper bound on the error of DP-Halving.
+
+    Attributes
+    ----------
+    value : float
+        The bound, the sum over phases; it can exceed 1.
+    exponent : float
+        The least exponent of a phase, in proportion to `DPHalving.pulls_per_phase`.
+    """
+
+    value: float
+    exponent: float
+
+
+def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
+    """Bound the error of DP-Halving, for every T.
+
+    Parameters
+    ----------
+    policy : DPHalving
+    instance : Instance
+        With the policy's features, linear means, one best arm and rewards in [0, 1].
+    """
+    if type(policy) is not DPHalving:  # a subclass may have other noise
+        raise TypeError(f"policy must be DPHalving itself, got {type(policy).__name__}")
+    check_match(policy, instance)
+    if instance.theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
+    check_one_best(instance)
+    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase)
+    value, exponents = 0.0, []
+    for size, keep in pairwise(policy.sizes):
+        if keep < size:
+            rank, gap = min(policy.dimension, size), float(gaps[keep])
+            spread = 2 * rank * _DESIGN
+            exponents.append(pulls * min(gap * gap, policy.epsilon * gap / 4) / spread)
+            sums = 0 if math.isinf(policy.epsilon) else min(size, rank * (rank + 1) // 2)
+            value += (size - keep) * (4 / 3) ** sums * exp_bound(-exponents[-1])
+    return HalvingBound(value, min(exponents))
