@@ -1,8 +1,8 @@
 """Checks of arguments that several modules share.
 
 Each returns the argument in the form that the code uses, or raises an error that names the
-argument, the rule, and the offending value. Nothing is clipped, rounded or dropped on the way.
-All of these arguments are public; private rewards are checked where they arrive, and never quoted.
+argument, the rule, and the offending value. Nothing is clipped, rounded or dropped. All of these
+arguments are public; private rewards are checked where they are read, and never quoted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _IN_WORDS = {
 
 
 def told(value: Any) -> str:
-    """Return a public value as an error message quotes it: on one line, and not too long."""
+    """Return the representation of a public value for an error message, on one line and cut."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # whatever an object of someone else's class, or a huge integer, may raise
@@ -105,7 +105,7 @@ def proportion(value: Any, name: str) -> float:
 def epsilon(value: Any) -> float:
     """Return the privacy parameter: in [1e-300, 1e300], or infinity, which means no noise.
 
-    Beyond these, noise of the order of 1/epsilon would overflow, or vanish and protect nothing.
+    Beyond these, noise of scale 1/epsilon would overflow or underflow.
     """
     result = number(value, "epsilon", "(0, inf]")
     if math.isinf(result):
@@ -162,10 +162,7 @@ def path(value: Any, name: str) -> Path:
 
 
 def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
-    """Return `value` if it is of a class of this library, or has what a protocol asks for.
-
-    The message does not quote it: it may hold rewards.
-    """
+    """Return `value` if it is an instance of a class, or has the members of a protocol."""
     if isinstance(value, type) or not _is_a(value, expected):
         got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(f"{name} must be an object of the kind {expected.__name__}, got {got}")
@@ -173,7 +170,7 @@ def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
 
 
 def _is_a(value: Any, expected: Any) -> bool:
-    """Return what `isinstance` does, which from Python 3.12 on looks past `__getattr__`."""
+    """As `isinstance`, which from Python 3.12 on ignores `__getattr__` for protocols."""
     if not getattr(expected, "_is_protocol", False):
         return isinstance(value, expected)
     return all(getattr(value, name, None) is not None for name in _members(expected))
@@ -209,7 +206,7 @@ def vector(value: ArrayLike, name: str, length: int | None = None) -> FloatArray
 
 
 def shaped(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
-    """Return a read-only float copy of the shape, in which None stands for any length; finite."""
+    """Return a read-only, finite float copy of a shape, in which None stands for any length."""
     array = np.array(_real(value, name), dtype=np.float64)
     if array.ndim != len(shape):
         raise ValueError(f"{name} must be {len(shape)}-D, got {array.ndim}-D")
@@ -273,7 +270,7 @@ def generator(seed: Seed) -> np.random.Generator:
 
 
 def seed_sequence(seed: Any) -> np.random.SeedSequence:
-    """Return a seed sequence for `seed`; a `Generator` gives a child of its own."""
+    """Return a seed sequence for `seed`; one is drawn from a `Generator`."""
     if isinstance(seed, np.random.SeedSequence):
         # A copy: to spawn from it leaves the caller's own as it was, so that it can be used again.
         return np.random.SeedSequence(**seed.state)

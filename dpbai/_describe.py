@@ -1,4 +1,4 @@
-"""What an object is, in the types of JSON: to save it, and to tell whether another is the same."""
+"""Descriptions of objects in the types of JSON, to save and to compare them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\uf
 
 
 def visible(text: str) -> str:
-    """Return text on one line, in which characters that cannot be seen are escapes."""
+    """Return text on one line, with invisible characters escaped."""
     return UNSEEN.sub(lambda sign: f"\\x{ord(sign[0]):02x}", " ".join(text.split()))
 
 
@@ -28,14 +28,9 @@ def class_name(kind: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in the types of JSON, which has no infinity and no NaN.
+    """Return `value` in the types of JSON, without infinity and NaN; TypeError if it has none.
 
     A dataclass becomes its class and its parameters.
-
-    Raises
-    ------
-    TypeError
-        If it holds anything but dataclasses, arrays, lists, tuples, dicts, strings and numbers.
     """
     kind: Any = type(value)
     if hasattr(kind, "__dataclass_fields__"):
@@ -55,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """Return tuples, dicts and numbers from what `plain` made of them."""
+    """Invert `plain` for tuples, dicts and numbers."""
     if isinstance(value, list):
         return tuple(map(restored, value))
     if isinstance(value, dict) and value.keys() != {_NOT_FINITE}:

@@ -1,4 +1,4 @@
-"""Independent calls in any `concurrent.futures.Executor`, which may lose workers on the way."""
+"""Independent calls in any `concurrent.futures.Executor`, whose workers may die."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ Result = TypeVar("Result")
 def in_any_order(
     calls: Sequence[Callable[[], Result]], executor: Executor | None
 ) -> Iterator[tuple[int, Result]]:
-    """Yield the number and the result of each call, as it is finished.
+    """Yield the number and the result of each call as it completes.
 
-    A call whose worker died, or that failed in any other way, is run once more in this process,
-    after the others: with the same arguments, so to the same result. If it fails here too, its
-    exception is the answer.
+    A call that failed, or whose worker died, is run again in this process after the others, with
+    the same arguments and a `RuntimeWarning`. An exception of this second run is raised.
 
     Parameters
     ----------
@@ -25,11 +24,6 @@ def in_any_order(
         Without arguments; an executor of processes must be able to pickle them.
     executor : concurrent.futures.Executor or None
         None runs the calls here, in order.
-
-    Warns
-    -----
-    RuntimeWarning
-        If calls are run again; it says how many, and why the first of them failed.
     """
     failed: dict[int, BaseException] = {}
     futures: dict[Future[Result], int] = {}

@@ -1,8 +1,7 @@
-"""Choices among numbers of which some are equal: by position, and not by their last digits.
+"""Argmin, argmax and argsort in which numbers that differ by rounding count as equal.
 
-Rounding errors differ between processors, between numbers of threads, and between orders of the
-same sum. Numbers that differ by no more than a stated share count as equal here, so that a choice
-is the same everywhere.
+Rounding errors differ between processors, numbers of threads, and orders of summation. With a
+relative tolerance, choices are the same everywhere.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ def first_smallest(values: ArrayLike, within: float = TIE) -> int:
 
 
 def ascending(values: FloatArray, within: float = TIE) -> IntArray:
-    """Return the order of values, the smallest first; those that are equal keep their order.
+    """Return the order of values, the smallest first, with equal ones in the order given.
 
-    Values are equal if each is at most a share `within` above the one before.
+    A value at most a share `within` above the one before it counts as equal.
     """
     order = np.argsort(values, kind="stable")
     placed = values[order]

@@ -113,7 +113,8 @@ class Certificate:
         bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
         paragraphs = [
             f"For one {by}: epsilon = {_rounded_up(self.epsilon)}, "
-            f"delta = {_rounded_up(self.delta)}, for all releases together, past and to come.{bound}",
+            f"delta = {_rounded_up(self.delta)}, for all releases together, past and to "
+            f"come.{bound}",
             "Noise by its law in real numbers."
             if self.mechanism is None
             else f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "

@@ -1,10 +1,10 @@
 """G-optimal designs with small support, the allocation of OD-LinBAI and DP-OD (App. E).
 
-By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with
-V = sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and
-that variance is then r, the rank. So the gap to optimality is known at every step, and the solver
-stops on it. The support is then reduced to at most r(r+1)/2 arms without changing V: the rounding
-of OD-LinBAI stays within its budget only with that limit.
+By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with V =
+sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and that
+variance is then r, the rank. So the optimality gap is known at every step, and the solver stops on
+it. The support is then reduced to at most r(r+1)/2 arms without changing V: rounding up the pulls
+adds one for each of them.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ def whitening(
 def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
     """Return coordinates with `vectors = coordinates @ basis` to within their own rounding.
 
-    Those of a nearly singular basis have lost digits, and with them the gap to optimality would
-    mean little. Corrections from residuals without rounding error bring them back.
+    Those of an ill-conditioned basis are corrected by residuals that are computed exactly.
     """
     columns = np.frexp(np.abs(vectors).max(axis=0))[1]
     vectors, basis = np.ldexp(vectors, -columns), np.ldexp(basis, -columns)
@@ -212,8 +211,8 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     """Drop arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
 
     Of r(r+1)/2 + 1 arms the matrices a_i a_i' are linearly dependent, and weight moves along a
-    dependency until one weight is zero. At the optimum this leaves the sum of the weights at 1,
-    because trace(V^-1 a_i a_i') = r on the whole support.
+    dependency until one weight is zero. At the optimum the weights still sum to 1, because
+    trace(V^-1 a_i a_i') = r on the whole support.
     """
     rank = vectors.shape[1]
     rows, columns = np.triu_indices(rank)

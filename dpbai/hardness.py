@@ -25,7 +25,7 @@ class Hardness:
     gaps : ndarray of shape (K,)
         Delta_(1) = 0 <= Delta_(2) <= ... <= Delta_(K).
     bai_index, pri_index : int
-        The i, counted from 1 as in the paper, that attains each maximum (the least one).
+        The least i, counted from 1 as in the paper, that attains each maximum.
     epsilon : float
         The privacy parameter.
     """
@@ -53,15 +53,10 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
     Parameters
     ----------
     instance : Instance
-        With features of dimension d >= 2.
+        With one best arm, and features of dimension d >= 2: for d = 1 the maxima over 2 <= i <= 1
+        are empty, and the paper defines no hardness.
     epsilon : float
-        Privacy parameter, positive; infinity leaves H_BAI alone.
-
-    Raises
-    ------
-    ValueError
-        If several arms are the best, or d = 1: the maxima then run over 2 <= i <= 1, over nothing,
-        and the paper gives no hardness.
+        Privacy parameter, positive; infinity leaves H_BAI only.
     """
     epsilon = _check.epsilon(epsilon)
     if _check.kind(instance, "instance", Instance).dimension == 1:

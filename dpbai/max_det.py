@@ -1,9 +1,8 @@
 """The Max-Det collection (Definition 3.1): the basis among the arms with the largest determinant.
 
-By Cramer's rule every arm then has coordinates in [-1, 1] with respect to it, and that is all that
-the proofs of the paper use. Any basis that no single swap improves has the same property, so above
-about a million subsets a swap search takes the place of the full enumeration: the volume of its
-basis may be smaller, its coordinates are as good. `certified` says which of the two was found.
+By Cramer's rule every arm has coordinates in [-1, 1] with respect to it, which is all that the
+proofs of the paper use. Any basis that no single swap improves has this property, too, so above
+about a million subsets a swap search replaces the enumeration.
 """
 
 from __future__ import annotations
@@ -52,21 +51,12 @@ def max_det(vectors: ArrayLike | Span, *, max_subsets: int = MAX_SUBSETS) -> Max
     Parameters
     ----------
     vectors : array_like of shape (K, d)
-        Feature vectors, K >= 1, or their `Span`. They need not span R^d: the collection has as
-        many arms as the rank r.
+        Feature vectors, K >= 1, or their `Span`. They need not span R^d: the collection has as many
+        arms as the rank r.
     max_subsets : int, default 10**6
-        All subsets of r arms are compared if there are at most so many; above, a swap search starts
-        from a column-pivoted QR decomposition.
-
-    Returns
-    -------
-    MaxDet
-        Ties between subsets go to the smallest indices.
-
-    Notes
-    -----
-    Definition 3.1 and Lemma "property of Max-Det" of the paper. The swap search is maxvol
-    (Goreinov, Oseledets, Savostyanov, Tyrtyshnikov, Zamarashkin, 2010).
+        Up to so many subsets of r arms are compared, with ties going to the smallest indices;
+        above, a swap search (maxvol, Goreinov et al., 2010) starts from a column-pivoted QR
+        decomposition.
     """
     span = Span.of(vectors)
     _check.whole(max_subsets, "max_subsets", least=0)

@@ -1,4 +1,4 @@
-r"""Laws of the noise on released coordinates, and the privacy loss of a release.
+"""Laws of the noise on released coordinates, and the privacy loss of a release.
 
 `loss(shift, delta)` is the least epsilon for which a vector that one reward may move by `shift` is
 (epsilon, delta)-private once the noise is added. Laplace noise hides a shift by its L1 norm and

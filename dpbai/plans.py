@@ -86,8 +86,8 @@ class Stage:
     def fitting(self, phase: Phase) -> Phase:
         """Return a plan of the policy, made now or saved before, if an engine may execute it.
 
-        That a plan makes sense in itself, `Phase` has checked; what a policy may still do wrong,
-        and what is an error, is to plan another phase, to spend more than it has, or never to end.
+        `Phase` has checked the plan by itself; a policy may still plan another phase, overspend, or
+        never end.
         """
         policy, index, active = self.policy, len(self.past) + 1, self.active
         if type(phase) is not Phase:
@@ -137,10 +137,9 @@ class Stage:
 
 
 def untouched(policy: Policy) -> bool:
-    """Return whether a policy is an object of a class of this library, and nothing else.
+    """Return whether a policy is an object of a class of this library, not modified.
 
-    It is no subclass, and nothing is set on it but its parameters and what it has computed of them.
-    So it plans as its class does.
+    It is no subclass, and has no attributes but its parameters and what it has computed from them.
     """
     kind = type(policy)
     module = sys.modules.get(kind.__module__)
@@ -151,17 +150,14 @@ def untouched(policy: Policy) -> bool:
 
 
 def representable(policy: Policy) -> TypeGuard[Representable]:
-    """Return whether a policy lists all its releases itself, and can be believed.
-
-    A class of someone else's is not: all its plans must be looked at.
-    """
+    """Return whether a policy is one of this library that lists its releases itself."""
     return hasattr(type(policy), "representatives") and untouched(policy)
 
 
 def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return plans of each phase whose releases are all that there may be, and whether they are.
 
-    It is as `reachable`, unless the policy lists its releases itself.
+    As `reachable`, unless the policy lists its releases itself.
     """
     if not representable(policy):
         return reachable(policy, limit)
@@ -172,8 +168,8 @@ def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return the plans of each phase, over all active sets that may survive, and whether all.
 
-    When a phase has more than `limit` active sets in all, some of them are drawn at random. A
-    policy of someone else's is asked for each plan again in the end, in the reverse order.
+    When a phase has more than `limit` active sets, some of them are drawn at random. A policy of a
+    foreign class is asked for each plan again in the end, in reverse order.
     """
     rng = np.random.default_rng(0)
     stages, plans, complete = [Stage.first(policy)], [], True
@@ -196,10 +192,7 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
 
 def _distinct(stages: list[Stage]) -> list[Stage]:
-    """Return stages that are not ends, by their arms, and one of those that plan the same.
-
-    It is the one that has spent most: if it can go on, all of them can.
-    """
+    """Return one stage of those with the same plan, the dearest, without the ends of runs."""
     dearest: dict[object, Stage] = {}
     for stage in stages:
         if len(stage.active) > 1:

@@ -1,18 +1,15 @@
-"""Who survives a phase: the arms with the largest estimates, and what happens to ties.
+"""Who survives a phase: the arms with the largest estimates, and how ties are broken.
 
 Estimates are `decoder @ released`. Arms whose rows of the decoder are `alike`, equal to within
 rounding, always tie. Two others tie if the lead of one over the other, the difference of their rows
-times what is released, is 0 to within rounding: at most `ROUNDING` times the sizes that went into
-it. These are the sum of the difference's `abs(row[j])` times `abs(released[j])` and the largest
-size of the statistic j (for rewards of 1), so that neither the units of the features nor those of
-an arm matter, nor how near to each other two rows are. The exact probabilities go by the same rule:
-they take rows that are alike for one, and all other leads for what they are. The rule reads nothing
-but the plan and its release, so it costs no privacy. Arms above all ties for the last place
-survive, and those that tie for the places left get them at random, all with the same chance: so to
-relabel the arms is to relabel the law of the survivors.
+times the release, is 0 to within rounding: at most `ROUNDING` times the sizes of its terms, which
+are the sum of the difference's `abs(row[j])` times `abs(released[j])` plus the largest size of the
+statistic j (for rewards of 1). So neither units of features or arms nor nearly equal rows matter.
+The rule depends on the plan and its release only, so it costs no privacy. Arms that tie for the
+last places are equally likely to survive: relabelling the arms relabels the law of the survivors.
 
 With one survivor and at most two coordinates only vertices of the convex hull of the decoder's rows
-can have the largest estimate. They alone are compared, unless there may be a tie.
+can have the largest estimate. Only they are compared, unless there may be a tie.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ _MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms tha
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """How one phase ranks its arms: `decoder_matrix`, `reach` and `keep` are those of the plan."""
+    """How one phase ranks its arms; `decoder`, `reach` and `keep` are those of the plan."""
 
     decoder: FloatArray | None
     reach: FloatArray
@@ -50,7 +47,7 @@ class Ranking:
         return len(self.reach if self.decoder is None else self.decoder)
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return who survives for sure, and who ties for the places left: (trials, arms) each."""
+        """Return who survives for sure, and who ties for the last places: (trials, arms) each."""
         decoder = self.decoder
         estimates = released if decoder is None else released @ decoder.T
         sizes = ROUNDING * (np.abs(released) + self.reach)
@@ -72,10 +69,7 @@ class Ranking:
     def survivors(
         self, released: FloatArray, rng: np.random.Generator
     ) -> tuple[IntArray, BoolArray]:
-        """Return some arms, and which of them survive: the others do not; shape (len, trials).
-
-        Nothing is drawn from `rng` where there is no tie.
-        """
+        """Return some arms, and which of them survive: the others do not; shape (len, trials)."""
         trials, everyone = len(released), np.arange(self.arms)
         if self.keep == self.arms:
             return everyone, np.ones((self.arms, trials), dtype=np.bool_)
@@ -113,10 +107,7 @@ class Ranking:
 
     @cached_property
     def _contenders(self) -> tuple[IntArray, FloatArray | None]:
-        """The arms that may come first, and their rows of the decoder.
-
-        With 1 or 2 coordinates these are vertices, and all near them.
-        """
+        """The arms that may come first, vertices and all near them, and their decoder rows."""
         if self.keep > 1 or self.decoder is None or self.decoder.shape[1] not in (1, 2):
             return np.arange(self.arms), self.decoder
         points = np.pad(self.decoder, ((0, 0), (0, 2 - self.decoder.shape[1])))
@@ -148,10 +139,7 @@ def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArr
 
 
 def sorted_rows(rows: NDArray[Any]) -> tuple[IntArray, BoolArray]:
-    """Return an order that sorts rows, and where in it a row begins that is not the one before.
-
-    `np.unique` takes ten times as long.
-    """
+    """Return an order that sorts rows, and where in it a row differs from the one before."""
     order = np.lexsort((*rows.T[::-1], np.zeros(len(rows))))
     placed, begins = rows[order], np.ones(len(rows), dtype=np.bool_)
     np.any(placed[1:] != placed[:-1], axis=1, out=begins[1:])

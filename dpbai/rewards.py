@@ -1,15 +1,12 @@
 """Reward laws of an arm, with exact sums of many rewards.
 
-The policies of the paper see a reward only through the sum of all rewards of one arm in one phase,
-so a law offers that sum directly. Its cost does not grow with the number of pulls where the law
-allows it: one binomial for `Bernoulli`, one multinomial for `Empirical`, 53 binomials for
-`Uniform` (whose bits are independent and fair). These are the laws of the sums, not approximations.
-A sum of `Beta` rewards has no such form; it is drawn reward by reward, in blocks.
+The policies of the paper depend on a reward through the sum of all rewards of one arm in one phase,
+so a law draws that sum directly. For most laws the cost does not grow with the number of pulls: one
+binomial for `Bernoulli`, one multinomial for `Empirical`, 53 binomials for `Uniform`. A sum of
+`Beta` rewards is drawn reward by reward. The experiments of the paper are `Uniform` (Sec. 5,
+App. E); its lower bound uses `Bernoulli`.
 
-An argument outside the range that is stated for it is a `ValueError`, one of a wrong kind a
-`TypeError`.
-
-The laws of Sec. 5 and App. E of the paper are `Uniform`; its lower bound uses `Bernoulli`.
+An argument out of its stated range raises `ValueError`, one of a wrong type `TypeError`.
 """
 
 from __future__ import annotations
@@ -34,10 +31,7 @@ _MOST_DRAWN = 10**9
 
 @runtime_checkable
 class RewardLaw(Protocol):
-    """What an engine needs to know of the rewards of one arm.
-
-    Exact probabilities are known for the means of `Uniform`, `Bernoulli` and `Empirical` rewards.
-    """
+    """The distribution of the rewards of one arm, as engines use it."""
 
     @property
     def mean(self) -> float:
@@ -48,29 +42,15 @@ class RewardLaw(Protocol):
         """Smallest and largest possible reward."""
 
     def sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw sums of independent rewards, exactly.
-
-        Parameters
-        ----------
-        pulls : int
-            Number of rewards in each sum, at least 1.
-        size : int
-            Number of sums.
-        rng : numpy.random.Generator
-            Source of randomness.
-
-        Returns
-        -------
-        ndarray of shape (size,)
-        """
+        """Draw `size` sums of `pulls` independent rewards each, exactly; shape (size,)."""
 
 
 class _Law(ABC):
-    """What the laws of this module share."""
+    """Base of the laws of this module."""
 
     @abstractmethod
     def _sums(self, pulls: int, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw sums for arguments that are checked."""
+        """As `sums`, for checked arguments."""
 
     @property
     def support(self) -> tuple[float, float]:
@@ -86,7 +66,7 @@ class _Law(ABC):
 def _summed_in_blocks(
     draw: Callable[[tuple[int, int]], FloatArray], pulls: int, size: int
 ) -> FloatArray:
-    """Sum rewards over their draws, never holding more than a block of them."""
+    """Sum rewards over their draws, in blocks of bounded size."""
     total = np.zeros(size)
     rows = max(1, _BLOCK // max(1, pulls))
     for start in range(0, size, rows):
@@ -108,9 +88,9 @@ class Uniform(_Law):
 
     Notes
     -----
-    A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k. So a sum of n of
-    them is drawn as sum_k 2^-k Binomial(n, 1/2), the same law at 53 binomials whatever n is. For
-    few pulls the rewards themselves are cheaper.
+    A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k, so a sum of n of
+    them is sum_k 2^-k Binomial(n, 1/2): the same law, at 53 binomials. A few rewards are drawn one
+    by one.
     """
 
     mean: float
@@ -175,8 +155,7 @@ class Beta(_Law):
 
     Notes
     -----
-    The sum of n rewards has no closed form; drawing it costs n variates. More than 10^9 variates at
-    once, a minute's work, are refused.
+    The sum of n rewards costs n variates; more than 10^9 at once are refused.
     """
 
     mean: float
@@ -210,11 +189,6 @@ class Empirical(_Law):
         Finite values; a repeated value is drawn proportionally more often.
     weights : array_like of shape (m,), optional
         Non-negative weights of the values, with a positive sum; equal by default.
-
-    Raises
-    ------
-    ValueError
-        If `values` is not 1-D, empty or not finite, or `weights` are no weights of it.
     """
 
     values: FloatArray

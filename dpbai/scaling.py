@@ -1,8 +1,8 @@
 """Features of any scale: ranks and coordinates that rounding errors do not spoil.
 
-Arms and features come in any units. What the paper computes from them, a rank or coordinates in a
-basis, does not depend on the units, but floating-point numbers do. Here, and nowhere else, rows and
-columns are brought to one order of magnitude. Nothing here knows of designs or policies.
+Ranks, and coordinates in a basis, do not depend on the units of arms and features, but
+floating-point errors do. Here, and nowhere else, rows and columns are brought to one order of
+magnitude.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _PLAIN = 1e-9  # of moments, whose rounding errors are below 1e-13 of the larges
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The span of vectors: its dimension, and the vectors in coordinates of it.
-
-    It is made once of the vectors that a phase chooses among, and handed on. Each part is computed
-    when it is first asked for.
+    """The span of vectors: its dimension, and the vectors in coordinates of it, computed on demand.
 
     Parameters
     ----------
@@ -45,7 +42,7 @@ class Span:
 
     @classmethod
     def of(cls, vectors: ArrayLike | Span) -> Span:
-        """Return the span of vectors from elsewhere, or the one that is given."""
+        """Return the span of unchecked vectors, or the one that is given."""
         if isinstance(vectors, Span):
             return vectors
         return cls(_check.matrix(vectors, "vectors", least_rows=1))
@@ -54,8 +51,8 @@ class Span:
     def rank(self) -> int:
         """r, whatever the scales of rows and columns.
 
-        Scaling a row or a column by a non-zero factor changes no rank, so both are brought to unit
-        size before the singular values are compared with rounding error.
+        Rows and columns, whose scales change no rank, are brought to unit size before singular
+        values are compared with rounding errors.
         """
         arms, dimension = self.vectors.shape
         tall = self.vectors if arms >= dimension else self.vectors.T
@@ -95,10 +92,7 @@ class Span:
 
     @property
     def basis(self) -> IntArray:
-        """Rows that form a basis, shape (r,), with coordinates of order one however badly scaled.
-
-        Computations that do not depend on the basis are done in this one.
-        """
+        """Rows that form a basis, shape (r,), with coordinates of order one in any scales."""
         return self._in_basis[0]
 
     @property
@@ -132,8 +126,8 @@ class Span:
     def canonical(self) -> tuple[IntArray, FloatArray]:
         """A basis that no swap improves, and the coordinates of all rows in it.
 
-        It is searched for in coordinates in which the second moment of all rows is the identity, so
-        it is the same, except for rounding, after every linear map of the vectors.
+        It is searched for where the second moment of all rows is the identity, so that it is the
+        same, except for rounding, after every linear map of the vectors.
         """
         if not self.rank:
             return self._in_basis
@@ -153,9 +147,9 @@ def span_coordinates(vectors: ArrayLike) -> FloatArray:
 
 
 def _plainly_independent(vectors: FloatArray) -> bool:
-    """Return whether no scales and no rounding errors can make the columns dependent.
+    """Return whether columns are independent, in all scales and despite rounding errors.
 
-    Most are, and their Cholesky factor tells it in a tenth of the time that singular values take.
+    This Cholesky factorization takes a tenth of the time of singular values, and suffices for most.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         moments = vectors.T @ vectors
@@ -165,17 +159,16 @@ def _plainly_independent(vectors: FloatArray) -> bool:
 
 
 def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray]]:
-    """Return ways to bring rows and columns to one order of magnitude, the one to try first first.
+    """Return ways to bring rows and columns to one order of magnitude, the best first.
 
-    With vectors whose entries differ by less than 2^30 nothing is done. Beyond, rounding errors of
-    long rows and columns would hide short ones. So the largest entry of each row and column is
-    brought to order one, by factors that are powers of two, which make no rounding errors. If that
-    hides a direction, and to bring the mean of log2 of the non-zero entries to 0 (Curtis and Reid,
-    1972) does not, then that is done instead: it serves arms and features of any scales, and would
-    be led astray by a few tiny entries.
+    Vectors whose entries differ by less than 2^30 are not changed. Otherwise the largest entry of
+    each row and column is brought to order one, by powers of two, which make no rounding errors. If
+    that hides a direction, and bringing the mean of log2 of the non-zero entries to 0 (Curtis and
+    Reid, 1972) does not, the latter is used: it suits arms and features of any scales, but not a
+    few tiny entries.
 
-    Of each way, one or two of the same visible rank, these are arrays of shapes (K, d), (K,), (d,)
-    with `vectors = ldexp(scaled, rows[:, None] + columns)`.
+    Each way, one or two of the same visible rank, is arrays of shapes (K, d), (K,), (d,) with
+    `vectors = ldexp(scaled, rows[:, None] + columns)`.
     """
     entries = vectors != 0
     exponents = np.frexp(vectors)[1]
@@ -206,7 +199,7 @@ def _scales(
 
 
 def _half_of_largest(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
-    """Return half of the largest exponent: rows and columns share what there is to remove."""
+    """Return half of the largest exponent: rows and columns share it."""
     largest = np.where(entries, exponents, -np.inf).max(axis=axis)
     return np.where(np.isfinite(largest), largest, 0.0) / 2
 
@@ -216,7 +209,7 @@ def _mean(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
 
 
 def _visible_rank(scaled: FloatArray) -> int:
-    """Return the rank that rounding errors leave."""
+    """Return the rank above rounding errors."""
     units = unit_rows(_divided(scaled, np.abs(scaled).max(axis=0)))
     singular = linalg.lapack.dgesdd(units, compute_uv=0)[1]
     errors = singular[0] * max(units.shape) * np.finfo(np.float64).eps
@@ -224,18 +217,15 @@ def _visible_rank(scaled: FloatArray) -> int:
 
 
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
-    """Return rows that form a basis: the longest, then the one farthest from its span, and so on.
-
-    That is the choice of a column-pivoted QR decomposition, with ties going to the first row.
-    """
+    """Return rows that form a basis: the longest, the one farthest from its span, and so on."""
     return _farthest(vectors, dimension)[0]
 
 
 def axes_of(vectors: FloatArray, dimension: int) -> FloatArray:
     """Return an orthonormal basis of the span of the rows, shape (dimension, d).
 
-    It is that of Gram and Schmidt on the rows that `pivots` chooses: other than singular vectors it
-    is the same, except for rounding, wherever it is computed.
+    It is that of Gram and Schmidt on the rows of `pivots`: unlike singular vectors it is the same,
+    except for rounding, wherever it is computed.
     """
     return _farthest(vectors, dimension)[1]
 
@@ -285,9 +275,9 @@ def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = No
     """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
 
     A swap multiplies the volume by the coordinate that it removes, so the search ends when no
-    coordinate exceeds 1. Swaps update the coordinates by a rank-one correction; they are computed
-    afresh at the end, and the search goes on if rounding had hidden a swap. With exponents `rows`
-    of the vectors, see `balancings`, no correction bears them, so each swap is the last.
+    coordinate exceeds 1. Swaps update the coordinates by a rank-one correction, and they are
+    recomputed at the end. With exponents `rows` of the vectors, see `balancings`, they are
+    recomputed after each swap.
     """
     indices, dimension = basis.copy(), basis.size
     while True:

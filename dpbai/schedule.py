@@ -2,10 +2,9 @@
 
 The active set first shrinks by a factor of about lambda per phase, towards ceil(d^2/4) arms, then
 halves until one arm is left. The paper gives the sizes twice, differently: eqs. (4) to (8) with
-N = {1, 2, ...}, and the sequence that its worked example and the proof of Theorem 4.2 use.
-
-T' of eq. (8) subtracts what rounding up may cost, but too little in phases that pull every active
-arm: as printed, the policy can pull more than T.
+N = {1, 2, ...}, and the sequence of its worked example and the proof of Theorem 4.2. T' of eq. (8)
+subtracts too little for rounding up in phases that pull every active arm: as printed, the policy
+can pull more than T.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 
 def enough(budget: int, least: int, arms: int, dimension: int) -> None:
-    """Raise an error if a budget is below the least one, which it names."""
+    """Raise ValueError if a budget is below the least one, which it names."""
     if budget < least:
         raise ValueError(
             f"budget must be at least {least} to pull each planned arm once "
@@ -97,10 +96,7 @@ class Schedule:
 
     @cached_property
     def lam(self) -> float:
-        """Return lambda = inf{beta >= 2 : beta^log(d) >= K - ceil(d^2/4)}, natural log.
-
-        It is infinite when no beta will do: d = 1 and K > 2.
-        """
+        """The least beta >= 2 with beta^log(d) >= K - ceil(d^2/4); infinite if there is none."""
         excess = self.arms - self.target
         if excess <= 1:
             return 2.0
@@ -127,7 +123,7 @@ class Schedule:
 
     @property
     def _least_index(self) -> int:
-        """The first element of N, from which on eq. (8) looks for terms."""
+        """The first element of N."""
         return 0 if self.convention == "proof" else 1
 
     @cached_property

@@ -1,8 +1,8 @@
-"""The tail bounds that the paper collects in its appendix of useful facts.
+"""The tail bounds of the paper's appendix of useful facts, and Bernstein's inequality.
 
-Hoeffding's inequality serves the rewards, sub-exponential tails serve sums of Laplace noise with
-the coordinates of a Max-Det collection as weights. Bernstein's inequality, which is not in the
-paper, serves rewards and noise together.
+Hoeffding's inequality bounds sums of rewards, sub-exponential tails sums of Laplace noise with the
+coordinates of a Max-Det collection as weights, and Bernstein's inequality, which is not in the
+paper, both together.
 """
 
 from __future__ import annotations
@@ -20,19 +20,14 @@ from dpbai.noise import exp_bound
 
 
 def hoeffding(deviation: float, ranges: ArrayLike) -> float:
-    """Bound P(S - E S >= deviation) for a sum S of independent bounded variables.
+    """Bound P(S - E S >= deviation) by exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (25).
 
     Parameters
     ----------
     deviation : float
         Positive.
     ranges : array_like of shape (n,)
-        b_i - a_i, how far apart the bounds of each variable are; finite, at least 0.
-
-    Returns
-    -------
-    float
-        exp(-2 deviation^2 / sum (b_i - a_i)^2), eq. (25).
+        b_i - a_i, the widths of the ranges of the independent variables; finite, at least 0.
     """
     deviation = _check.number(deviation, "deviation", "(0, inf]")
     widths = _check.vector(ranges, "ranges")
@@ -54,9 +49,7 @@ class SubExponential:
 
     Parameters
     ----------
-    tau : float
-        Positive and finite.
-    b : float
+    tau, b : float
         Positive and finite.
     """
 
@@ -96,9 +89,9 @@ class SubExponential:
         return self.tau * (self.tau / self.b)
 
     def tail(self, deviation: float) -> float:
-        """Bound P(X >= deviation) for deviation >= 0, Lemma A.4.
+        """Bound P(X >= deviation), Lemma A.4.
 
-        exp(-x^2 / (2 tau^2)) up to `linear_from`, exp(-x / (2 b)) beyond.
+        By exp(-x^2 / (2 tau^2)) for x up to `linear_from`, by exp(-x / (2 b)) beyond.
         """
         deviation = _check.non_negative(deviation, "deviation")
         if deviation <= self.linear_from:
@@ -108,32 +101,24 @@ class SubExponential:
 
 
 def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
-    """Return the parameters of sum_i a_i Z_i, with independent Z_i of law Lap(scale).
-
-    With n pulls of each arm of a Max-Det collection the scale is 1/(epsilon n), and `coefficients`
-    are the coordinates of an arm.
-    """
+    """Return the parameters of sum_i a_i Z_i, with independent Z_i of law Lap(scale)."""
     coefficients = _check.sequence(coefficients, "coefficients")
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)
 
 
 def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
-    """Bound P(S - E S >= x) where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b.
+    """Bound P(S - E S >= x) by exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
 
-    A sum of independent rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j
-    with weights w_j, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest
-    abs(w_j) s_j.
+    It holds where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b. A sum of
+    rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j with weights w_j, all
+    independent, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest abs(w_j)
+    s_j.
 
     Parameters
     ----------
     deviation, variance, scale : array_like
-        x, v and b, of shapes that go together; v and b at least 0.
-
-    Returns
-    -------
-    ndarray
-        exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
+        x, v and b, of shapes that broadcast; v and b at least 0.
     """
     x = np.maximum(_check.reals(deviation, "deviation", least=-math.inf), 0)
     v, b = _check.reals(variance, "variance", least=0), _check.reals(scale, "scale", least=0)
