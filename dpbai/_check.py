@@ -42,7 +42,7 @@ _IN_WORDS = {
 """How a message calls the intervals of which most arguments are."""
 
 
-def told(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return the representation of a public value for an error message, on one line and cut."""
     try:
         text = " ".join(repr(value).split())
@@ -55,12 +55,12 @@ def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -
     """Return `value` as an `int`, at least `least` and at most `most`."""
     # To ask an int whether it is an Integral takes longer than all the rest.
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
-        raise TypeError(f"{name} must be an integer, got {told(value)}")
+        raise TypeError(f"{name} must be an integer, got {quoted(value)}")
     result = int(value)
     if result < least:
-        raise ValueError(f"{name} must be at least {least}, got {told(result)}")
+        raise ValueError(f"{name} must be at least {least}, got {quoted(result)}")
     if result > most:
-        raise ValueError(f"{name} must be at most {most}, got {told(result)}")
+        raise ValueError(f"{name} must be at most {most}, got {quoted(result)}")
     return result
 
 
@@ -72,11 +72,13 @@ def trials(value: Any, *, least: int = 1) -> int:
 def number(value: Any, name: str, interval: str = "[-inf, inf]") -> float:
     """Return `value` as a `float` in an interval, written as in "[0, 1)"; NaN lies in none."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a real number, got {told(value)}")
+        raise TypeError(f"{name} must be a real number, got {quoted(value)}")
     try:
         result = float(value)
     except OverflowError:
-        raise ValueError(f"{name} must be within the range of doubles, got {told(value)}") from None
+        raise ValueError(
+            f"{name} must be within the range of doubles, got {quoted(value)}"
+        ) from None
     if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
     low, high = map(float, interval[1:-1].split(","))
@@ -124,14 +126,14 @@ def choice(value: Any, name: str, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
         allowed = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name} must be one of {allowed}, got {told(value)}")
+        raise ValueError(f"{name} must be one of {allowed}, got {quoted(value)}")
     return value
 
 
 def flag(value: Any, name: str) -> bool:
     """Return `value` if it is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {told(value)}")
+        raise TypeError(f"{name} must be True or False, got {quoted(value)}")
     return bool(value)
 
 
@@ -148,14 +150,14 @@ def sequence(value: Any, name: str) -> tuple[Any, ...]:
 def path(value: Any, name: str) -> Path:
     """Return a path to a file that is there or can be made; a directory is none."""
     if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} must be a string or path-like, got {told(value)}")
+        raise TypeError(f"{name} must be a string or path-like, got {quoted(value)}")
     try:
         result = Path(value)
         result.lstat()
     except FileNotFoundError:
         return result
     except (TypeError, ValueError, OSError):  # bytes, a null character, too long a name
-        raise ValueError(f"{name} must be the path of a file, got {told(value)}") from None
+        raise ValueError(f"{name} must be the path of a file, got {quoted(value)}") from None
     if result.is_dir():
         raise ValueError(f"{name} must be a file, and {result} is a directory")
     return result
@@ -278,7 +280,7 @@ def seed_sequence(seed: Any) -> np.random.SeedSequence:
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())
     rule = "seed must be a non-negative int, a SeedSequence or a Generator"
     if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise TypeError(f"{rule}, got {told(seed)}")
+        raise TypeError(f"{rule}, got {quoted(seed)}")
     if seed < 0:
-        raise ValueError(f"{rule}, got {told(seed)}")
+        raise ValueError(f"{rule}, got {quoted(seed)}")
     return np.random.SeedSequence(int(seed))

@@ -79,7 +79,7 @@ class Phase:
         pulled = _check.integers(self.pulled, "pulled", least=0)
         pulls = _check.integers(self.pulls, "pulls", least=1)
         if len(set(pulled)) < len(pulled):
-            raise ValueError(f"pulled must be distinct arms, got {_check.told(pulled)}")
+            raise ValueError(f"pulled must be distinct arms, got {_check.quoted(pulled)}")
         if len(pulls) != len(pulled):
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
         _check.kind(self.noise, "noise", Noise)

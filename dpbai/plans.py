@@ -97,14 +97,14 @@ class Stage:
         phase = declared(phase)
         if (phase.index, phase.active) != (index, active):
             raise ValueError(
-                f"policy must plan phase {index} for active {_check.told(active)} when asked to, "
-                f"and planned phase {phase.index} for active {_check.told(phase.active)}"
+                f"policy must plan phase {index} for active {_check.quoted(active)} when asked to, "
+                f"and planned phase {phase.index} for active {_check.quoted(phase.active)}"
             )
         arms = arms_of(policy)
         if max(phase.pulled, default=0) >= arms:
             raise ValueError(
                 f"policy must pull arms of 0..{arms - 1}, and phase {index} pulls "
-                f"{_check.told(phase.pulled)}"
+                f"{_check.quoted(phase.pulled)}"
             )
         released = sum(before.coordinates for before in self.known)
         if phase.remembered != released:
@@ -208,5 +208,5 @@ def _check_pure(stage: Stage) -> None:
         if not np.array_equal(getattr(phase, name), getattr(again, name)):
             raise ValueError(
                 f"policy must plan the same phase each time, and {name} of phase {phase.index} for "
-                f"active {_check.told(phase.active)} changed"
+                f"active {_check.quoted(phase.active)} changed"
             )

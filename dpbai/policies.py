@@ -271,7 +271,7 @@ class ODLinBAI(_Elimination):
         """Return the plan of phase `index` for the `active` arms, as many as it has."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         span = Span(self.scaled_features[list(active)])
-        scales = f"features must not differ so much in scale, for active {_check.told(active)}: "
+        scales = f"features must not differ so much in scale, for active {_check.quoted(active)}: "
         try:
             vectors, design = span.reduced, g_optimal_design(span)
         except (RuntimeError, np.linalg.LinAlgError) as error:

@@ -1,8 +1,8 @@
-"""What outputs give away when their law is known on every reward table of a grid.
+"""The losses of outputs whose law is known on every reward table of a grid.
 
 A table holds the reward of each arm at each index: of its n-th pull, or of time t for the dual
-decision maker. Audits go through all tables of two rewards, low and high, on a grid. Where the
-order of some rewards cannot matter, because they are summed, the grid counts the high ones only.
+decision maker. Audits go through all tables of two rewards, low and high, on a grid. Where rewards
+are summed, so that their order does not matter, the grid counts the high ones only.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class Audit:
     def epsilon(self) -> float:
         """The largest log ratio of the probabilities of an output on neighbouring tables.
 
-        No event, made of several outputs, has a larger one. Infinity means that an output that is
-        possible on one table is impossible on the other.
+        No event of several outputs has a larger one. It is infinite if an output is possible on one
+        table and impossible on the other.
         """
         return self._worst[0]
 
@@ -167,12 +167,8 @@ class Audit:
     def delta_at(self, epsilon: float) -> float:
         """Return the least delta for which the outputs are (epsilon, delta)-private on the grid.
 
-        It is the largest sum over outputs of max(0, P - e^epsilon P') of neighbouring tables.
-
-        Raises
-        ------
-        ValueError
-            If `epsilon` is negative or NaN.
+        It is the largest sum over outputs of max(0, P - e^epsilon P') of neighbouring tables, for
+        an `epsilon` of at least 0.
         """
         epsilon = _check.non_negative(epsilon, "epsilon")
         worst = 0.0

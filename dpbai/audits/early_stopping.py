@@ -1,8 +1,7 @@
 """Early stopping (Sec. 4.3), and a private policy to try it on.
 
-On tiny tables of rewards `dpbai.audits.pull` lists all outputs of a policy with their exact
-probabilities, and with them Lemma 4.3 and its corollary, and the change of measure between two
-instances.
+`dpbai.audits.pull` lists all outputs of a policy with their exact probabilities; with these, Lemma
+4.3, its corollary, and the change of measure can be checked on tiny reward tables.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class WinStay:
     """Stay with an arm that pays, else go on to the next one; epsilon-private on rewards in [0, 1].
 
     The policy stays after a reward x with probability (1 + (e^epsilon - 1) x) / (1 + e^epsilon),
-    randomized response for x in {0, 1}. It recommends the arm that it would have pulled next. As
-    each reward decides one output and no other, no reward shows by more than epsilon.
+    randomized response for x in {0, 1}, and recommends the arm that it would have pulled next. As
+    each reward decides one output, its loss is at most epsilon.
 
     Parameters
     ----------
@@ -33,7 +32,7 @@ class WinStay:
     budget : int
         T, the number of pulls.
     epsilon : float
-        Privacy parameter, positive; infinity leaves nothing to chance.
+        Privacy parameter, positive; with infinity nothing is random.
     """
 
     arms: int
@@ -66,9 +65,9 @@ class WinStay:
 class EarlyStopping:
     """ES(policy, n, arm): once `arm` has been pulled n times, pull the auxiliary arm to the end.
 
-    It recommends the auxiliary arm if it ever pulled it, else what `policy` does. It reads n
-    rewards of `arm`, no more. (The paper's prose has it pull `arm` "with certainty" at that point;
-    its formula, the auxiliary arm.) The auxiliary arm, the paper's arm 0, is numbered K here.
+    It recommends the auxiliary arm if it ever pulled it, else what `policy` does, and reads n
+    rewards of `arm` at most. (At that point the paper's prose pulls `arm`, its formula the
+    auxiliary arm.) The auxiliary arm, the paper's arm 0, is numbered K here.
 
     Parameters
     ----------

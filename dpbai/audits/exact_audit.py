@@ -1,4 +1,4 @@
-"""The exact law of everything that an elimination policy lets out, on every small reward table.
+"""The exact law of all outputs of an elimination policy, on every small reward table.
 
 The output is the transcript: the survivors of each phase, the last of them recommended. Its
 probability is a product over phases, each a function of the sums of the rewards that the phase
@@ -27,32 +27,24 @@ _PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     """Return the exact law of the transcript on all small reward tables, and its largest loss.
 
+    The loss never exceeds that of the certificate, which holds for all tables and for the releases
+    themselves. With few pulls it is less: for two arms, n pulls of each, and Laplace noise it is
+    epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
+
     Parameters
     ----------
     policy : Policy
-        Few arms and pulls: time and memory grow fast, and what would take more than a minute or two
-        is refused. Phases release independent means of any number of arms, or decode at most two
-        coordinates. If they remember, all phases together release at most two coordinates, unless
-        there is no noise.
+        With few arms and pulls: more than a minute or two of work is refused. Phases release
+        independent means of any number of arms, or decode at most two coordinates. If they
+        remember, all phases together release at most two coordinates, unless there is no noise.
     reward_bound : float, default 1
-        Tables have entries 0 and `reward_bound`; beyond 1 the audit shows what rewards outside the
-        model cost.
-
-    Returns
-    -------
-    Audit
-        Its `epsilon` never exceeds that of the certificate, which holds for all tables and for the
-        releases themselves.
+        Tables have entries 0 and `reward_bound`; above 1 the audit shows the loss of rewards
+        outside the model.
 
     Raises
     ------
     ValueError
         If the plans are too large, or decode more coordinates; `monte_carlo_audit` takes them.
-
-    Notes
-    -----
-    With few pulls the output gives away less than the release: with two arms, n pulls of each, and
-    Laplace noise, the loss is epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
     first = Stage.first(policy)

@@ -1,8 +1,8 @@
 """A lower bound on the privacy loss of any policy, from many runs on two neighbouring tables.
 
-It needs no law and sets no limit on the size of the plans: an event is chosen on one half of the
-runs, where it looks most telling, and its two probabilities are bounded on the other half. The
-bound can only be too low: rare events, in which the loss is largest, are not seen often enough.
+One half of the runs chooses an event, and the other half bounds its two probabilities. It needs no
+law and sets no limit on the size of the plans. The bound can only be too low: rare events, in which
+the loss is largest, are not observed often enough.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class LowerBound:
     Attributes
     ----------
     epsilon : float
-        The policy is not (e, delta)-private for any e below this, unless the runs fell out as they
-        do with probability 1 - level or less.
+        The policy is not (e, delta)-private for any e below this, with confidence `level`.
     delta, level : float
-        As asked for.
+        As given.
     event : frozenset of transcripts
         The event that was tested.
     hits : (int, int)
@@ -64,42 +63,39 @@ def monte_carlo_audit(
 ) -> LowerBound:
     """Return a lower bound on the epsilon of `policy`, from runs on two neighbouring tables.
 
+    Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
+    Ullman and Oprea (2020).
+
     Parameters
     ----------
     policy : Policy
         Of any size.
     tables : pair of tables, optional
         Reward tables that differ in one reward, such as `Audit.tables`. Row i lists the rewards of
-        arm i in the order of its pulls, as many as the policy may need. By default all rewards are
-        0, but for the first reward of the last arm of phase 1: 1 in one of the tables.
+        arm i in the order of its pulls. By default all rewards are 0, except that one of the tables
+        has a 1 as the first reward of the last arm of phase 1.
     trials : int
         Runs on each table, at least 2. One half chooses the event, the other tests it.
     delta : float, default 0
         Bound the epsilon of (epsilon, delta)-privacy; in [0, 1).
     level : float, default 0.95
-        Confidence that the bound is not too high, in (0, 1).
+        Confidence of the bound, in (0, 1).
     seed : int, SeedSequence or Generator, default 0
         Source of randomness; the same seed gives the same result.
     run : callable, default `run_on_table`
-        What executes the policy: `run(policy, table, trials, rng)` counts transcripts. Pass another
-        engine to audit it rather than the plans.
+        The engine that is audited: `run(policy, table, trials, rng)` counts transcripts.
 
     Raises
     ------
     ValueError
         If an argument is out of range, the tables are no neighbours, or a row is too short.
-
-    Notes
-    -----
-    Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
-    Ullman and Oprea (2020).
     """
     delta, level = _check.number(delta, "delta", "[0, 1)"), _check.proportion(level, "level")
     half = _check.trials(trials, least=2) // 2
     pair = _default_tables(policy) if tables is None else _checked_tables(policy, tables)
     rng, run = _check.generator(seed), run_on_table if run is None else run
     if not callable(run):
-        raise TypeError(f"run must be callable, got {_check.told(run)}")
+        raise TypeError(f"run must be callable, got {_check.quoted(run)}")
     chosen, tested = (
         [run(policy, table, runs, rng) for table in pair] for runs in (half, trials - half)
     )
@@ -114,13 +110,7 @@ def monte_carlo_audit(
 def run_on_table(
     policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
 ) -> Counter[Transcript]:
-    """Return how often each transcript came of so many runs on a fixed reward table.
-
-    Raises
-    ------
-    ValueError
-        If an arm is pulled more often than its row has rewards.
-    """
+    """Return how often each transcript came of so many runs on a fixed reward table."""
     _check.kind(rng, "rng", np.random.Generator)
     first = Stage.first(policy)
     rows, trials = _rows(table, len(first.active)), _check.trials(trials)

@@ -1,8 +1,8 @@
-"""Policies seen pull by pull, as in Sec. 2: the next arm depends on the history so far.
+"""Policies pull by pull, as in Sec. 2: the next arm depends on the history so far.
 
 This is the view in which the paper defines privacy: a policy maps a reward table to the law of its
-output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, so they are for tiny budgets:
-dictionaries of the positive probabilities of outputs, which sum to 1.
+output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, for tiny budgets: dictionaries
+of the positive probabilities of outputs.
 """
 
 from __future__ import annotations
@@ -55,18 +55,12 @@ def output_law(
     Parameters
     ----------
     policy : PullPolicy
-        Its cost is up to K^(T+1) outputs.
+        Its cost is up to K^(T+1) outputs, of at most `MOST_HISTORIES` histories.
     table : array_like of shape (K, T), rewards in [0, 1]
         A row may be shorter than T if its arm can never be pulled so often.
     time_indexed : bool, default False
         False: the n-th pull of arm i gives `table[i, n - 1]`, the decision maker of Sec. 2. True:
-        the pull at time t gives `table[i, t - 1]`, the dual decision maker of the appendix on
-        table-DP, so that this is the law of D(policy).
-
-    Raises
-    ------
-    ValueError
-        If `table` does not fit, or the policy may come to more than `MOST_HISTORIES` histories.
+        the pull at time t gives `table[i, t - 1]`, the dual decision maker D(policy) of table-DP.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.flag(time_indexed, "time_indexed")
@@ -91,14 +85,9 @@ def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, fl
     Parameters
     ----------
     policy : PullPolicy
-        Its cost is up to (2 K)^T histories.
+        Its cost is up to (2 K)^T histories, of which there may be `MOST_HISTORIES`.
     means : sequence of float
         The K means, in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If `means` do not fit, or there are more than `MOST_HISTORIES` histories.
     """
     _check.kind(policy, "policy", PullPolicy)
     means = _check.vector(means, "means").tolist()

@@ -33,15 +33,10 @@ def pull_audit(
         For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
     neighbours : {"reward", "column"}
         Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
-        arms at one index (the definition of table-DP).
+        arms at one index (table-DP).
     time_indexed : bool, default False
         Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
         of that of the n-th pull of the arm.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `policy` is no such policy, `neighbours` is none of these, or it would take too long.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.choice(neighbours, "neighbours", ("reward", "column"))

@@ -41,7 +41,7 @@ def log_survival(phase: Phase, means: FloatArray) -> Law:
     ----------
     phase : Phase
         Its noise is `NoNoise`, `Laplace` or `Gaussian`; the estimates must be the released
-        coordinates themselves, or decoded from at most two.
+        coordinates themselves, or decoded from at most two, and not from earlier releases.
     means : ndarray of shape (n, m)
         Empirical means of the m pulled arms.
 
@@ -49,13 +49,6 @@ def log_survival(phase: Phase, means: FloatArray) -> Law:
     -------
     dict
         Arrays of shape (n,), for all sets that can survive; minus infinity where one does not.
-
-    Raises
-    ------
-    ValueError
-        If the phase decodes more than two coordinates, or what phases before it released.
-    TypeError
-        If its noise is of another kind.
     """
     _check.kind(phase, "phase", Phase)
     if phase.remembered:

@@ -1,8 +1,8 @@
-r"""Bounds of error probabilities in any dimension, without sampling.
+"""Bounds of error probabilities in any dimension, without sampling.
 
 The best arm is not recommended if a rival's estimate is larger, and each rival's lead is a linear
-form of what is released, whose probability ``inversion`` knows. So with p_k the probability that
-rival k beats the best arm, max p_k <= P(error) <= sum p_k.
+form of what is released, whose probability ``inversion`` computes. So with p_k the probability that
+rival k beats the best arm, max p_k <= P(error) <= sum p_k; pairs of rivals sharpen both.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ _MOST_SETS = 64
 
 
 class ErrorBounds(NamedTuple):
-    """An interval in which an error probability lies.
-
-    Attributes
-    ----------
-    low, high : float
-        In [0, 1].
-    """
+    """The bounds `low` and `high` of an error probability, in [0, 1]."""
 
     low: float
     high: float
@@ -47,29 +41,24 @@ class ErrorBounds(NamedTuple):
 def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> ErrorBounds:
     """Return bounds of the probability that `policy` does not recommend the best arm.
 
+    Below 1e-250, and with several phases, low is 0, and high is at least 1e-250.
+
     Parameters
     ----------
     policy : Policy
-        With any number of released coordinates. With several phases, only `high` says something,
-        and only where few sets of arms are likely to survive a phase.
+        With any number of released coordinates. With several phases, `high` is useful only where
+        few sets of arms are likely to survive a phase.
     instance : Instance
         Where rewards come from; its features may differ from those of the policy.
     rtol : float, default 1e-4
-        Relative error of the probabilities that the bounds are made of, in [1e-10, 1e-2]. The
-        bounds allow for it.
-
-    Returns
-    -------
-    ErrorBounds
-        (low, high); below 1e-250, and with several phases, 0 stands for low, and high is at least
-        1e-250.
+        Relative error of the probabilities that the bounds are made of, in [1e-10, 1e-2], for which
+        the bounds allow.
 
     Raises
     ------
     NotExactError
-        A `ValueError` that says what is not known: rewards with atoms and no noise, noise of
-        another kind than those of ``dpbai.noise``, more sets of arms that may survive than can be
-        gone through.
+        A `ValueError` that names what is not covered: rewards with atoms and no noise, noise of
+        another kind than those of ``dpbai.noise``, too many sets of arms that may survive.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -113,7 +102,7 @@ def _forms(
 
 
 def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
-    """Return the likeliest forms, their chances to be negative, and a bound of all the others'."""
+    """Return the likeliest forms, their chances to be negative, and a bound of all others."""
     order = np.argsort(-forms.log_bounds)
     # Chernoff bounds stand for rivals that together are a small part.
     bounds = np.exp(forms.log_bounds[order])
@@ -157,7 +146,7 @@ def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
 def _survivors(
     phase: Phase, phases: tuple[Phase, ...], instance: Instance, lost: float, rtol: float
 ) -> tuple[list[tuple[int, ...]], float]:
-    """Return sets of arms, the best one among them, and a bound of the chance of all other sets.
+    """Return sets of arms with the best one among them, and a bound of the chance of all others.
 
     An arm survives only if it beats one of any `keep` others, such as those of the largest means.
     """

@@ -1,18 +1,16 @@
-r"""Exact probabilities: what Monte Carlo estimates, without sampling.
+"""Exact error probabilities of policies with one phase.
 
-With one phase, the recommended arm is a function of the released coordinates alone: the arm whose
-row of the decoder has the largest product with them. If the coordinates are independent (each
-pulled arm enters one of them), the probability of recommending the best arm is an integral over
-one or two of them:
+The recommended arm is the one whose row of the decoder has the largest product with the release. If
+the released coordinates are independent (each pulled arm enters one of them), the probability that
+it is the best one is an integral over one or two of them:
 
 - at most two coordinates: the best arm wins in a cone of the plane, bounded by two rays (Sec. 5's
   instance, where all policies but Baseline pull two arms; and App. E's);
 - the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
 
-The error is summed from positive parts only, and densities and tails come with small relative
-errors (``inversion``; ``lattice`` for two-valued rewards), so errors of 1e-30 are as good as errors
-of 0.3. The cost does not grow with the budget, except like its square root where rewards have
-atoms.
+The error is summed from positive parts, whose densities and tails have small relative errors
+(``inversion``; ``lattice`` for two-valued rewards), so errors of 1e-30 are as accurate as errors of
+0.3. The cost does not grow with the budget, except like its square root where rewards have atoms.
 """
 
 from __future__ import annotations
@@ -50,15 +48,12 @@ _MOST_SPIKES = 2**12
 
 
 def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
-    """Return the probability that `policy` recommends the best arm of `instance`.
-
-    It is 1 - `exact_error`; parameters, conditions and exceptions are those of `exact_error`.
-    """
+    """Return the probability that `policy` recommends the best arm: 1 - `exact_error`."""
     return 1 - exact_error(policy, instance, rtol=rtol)
 
 
 def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
-    """Return the probability that `policy` does not recommend the best arm of `instance`.
+    """Return the probability that `policy` does not recommend the best arm; 0 below 1e-250.
 
     Parameters
     ----------
@@ -70,19 +65,13 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     rtol : float, default 1e-9
         Relative error to aim at, in [1e-12, 1e-2].
 
-    Returns
-    -------
-    float
-        In [0, 1]; 0 if it is below 1e-250, as it can be with many pulls.
-
     Raises
     ------
     NotExactError
-        A `ValueError` that says which condition fails. The coordinates' distribution must also be
-        smooth, or the form of ``exact.lattice`` hold: where rewards have atoms, they must have
-        two values (`Bernoulli`) and Laplace noise, each mean for itself; or the noise is Gaussian;
-        or there are two arms (a single half-plane), and noise or a common lattice. With few pulls
-        and little noise, not even uniform rewards are smooth enough, or only for a larger `rtol`.
+        A `ValueError` that names the condition that fails. The distribution of the coordinates must
+        also be smooth: rewards with atoms need two values (`Bernoulli`) and Laplace noise, each
+        mean for itself; or Gaussian noise; or two arms (a single half-plane), and noise or a common
+        lattice. With few pulls and little noise, even uniform rewards may need a larger `rtol`.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -93,7 +82,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
 
 
 def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
-    """Return where a run begins, for an instance with one best arm."""
+    """Return the first stage of a run, for an instance with one best arm."""
     _check.number(rtol, "rtol", interval)
     first = Stage.first(policy)
     arms = len(first.active)
@@ -105,7 +94,7 @@ def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) 
 
 
 def independent(phase: Phase) -> Phase:
-    """Return a plan that puts out the same answer from independent coordinates, if it is exact."""
+    """Return a plan with the same answer and independent coordinates, or raise NotExactError."""
     if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
         # Without noise, the empirical means themselves may stand for what is released.
         decoder = phase.decoder @ phase.release
@@ -136,7 +125,7 @@ def _error_of(phase: Phase, instance: Instance, rtol: float) -> float:
 
 
 def _settled(phase: Phase, instance: Instance) -> float | None:
-    """Return the error where nothing but the breaking of ties is random; elsewhere None."""
+    """Return the error where only the breaking of ties is random; elsewhere None."""
     laws = [instance.laws[arm] for arm in phase.pulled]
     values = [two_values(law) for law in laws]
     if not isinstance(phase.noise, NoNoise) or any(v is None or v[0] < v[1] for v in values):
@@ -216,9 +205,8 @@ def _integral(
 ) -> float:
     """Return the probability that one of some events occurs, given one coordinate at points x.
 
-    Logarithms of bounds of each event's are `log_bounds(x)`, and of the probability that any occurs
-    `log_any(x, slack)`, with a slack as in `Variables` for each event. At `knots` densities and
-    tails may have kinks, or change fast.
+    `log_bounds(x)` bounds the log probability of each event, `log_any(x, slack)` is that of their
+    union, with a slack as in `Variables` for each. Densities and tails may have kinks at `knots`.
     """
 
     def log_bound(x: FloatArray) -> FloatArray:
@@ -278,21 +266,11 @@ def _below_support(
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:
-    """Return inward normals of the half-planes that bound the best arm's winning set.
+    """Return inward normals of the half-planes that bound the best arm's winning set, shape (k, q).
 
-    Parameters
-    ----------
-    decoder : ndarray of shape (K, q)
-        q <= 2; the estimates are `decoder @ z`.
-    best : int
-        Row of the best arm.
-
-    Returns
-    -------
-    ndarray of shape (k, q) or None
-        k <= 2 of the rows of `decoder[best] - decoder`: no other arm has a larger estimate where
-        all are positive on z. None if there is no such z. Boundaries are left out, and so are arms
-        that have the row of the best one, to within rounding: they tie everywhere.
+    They are k <= 2 of the rows of `decoder[best] - decoder`, q <= 2: where all are positive on the
+    release, no other arm has a larger estimate. Rows that are alike, which always tie, are left
+    out. None if the set is empty.
     """
     normals: FloatArray = (decoder[best] - decoder)[~alike(decoder, best)]
     if not len(normals):
@@ -335,10 +313,7 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
 def _coordinates(
     phase: Phase, instance: Instance, rtol: float, chosen: list[int]
 ) -> list[Variables | LatticeVariable]:
-    """Return some released coordinates: in closed form where they have one, the others in blocks.
-
-    The closed form is that of a two-valued mean plus Laplace noise.
-    """
+    """Return some released coordinates: in closed form where there is one, the others in blocks."""
     lattices = {k: _on_lattice(phase, instance, k) for k in chosen}
     found: list[Variables | LatticeVariable] = [
         lattice for lattice in lattices.values() if lattice is not None
@@ -353,7 +328,7 @@ def _coordinates(
 
 
 def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVariable | None:
-    """Return a weighted mean of two-valued rewards with noise; None of others."""
+    """Return a weighted mean of two-valued rewards with Laplace noise; None for others."""
     entries = np.flatnonzero(phase.release[coordinate]).tolist()
     if not isinstance(phase.noise, Laplace) or len(entries) != 1:
         return None
@@ -372,10 +347,10 @@ def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVar
 def _spikes(
     variable: Variables | LatticeVariable, phase: Phase, instance: Instance, coordinate: int
 ) -> FloatArray:
-    """Return where the density of a released coordinate has kinks, or rises and falls in spikes.
+    """Return where the density of a released coordinate has kinks, or narrow spikes.
 
-    It has a spike about each value that its discrete rewards can add up to, when noise and other
-    rewards are thin beside the distances of the values. An integral would step over them.
+    There is a spike about each sum of its discrete rewards if noise and other rewards are narrow
+    compared with the distances of these sums. An integral could miss them.
     """
     width, discrete = phase.noise.standard_deviation, []
     for entry in np.flatnonzero(phase.release[coordinate]).tolist():

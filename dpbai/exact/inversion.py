@@ -58,9 +58,9 @@ _DECADE = 11  # heights
 class Variables:
     """Linear forms of independent terms, R of them.
 
-    Densities and tails come as arrays of shape (2, R, N) of logarithms, lower and upper bounds. The
-    two are equal, and mean a relative error of `rtol`, except at points so far out that double
-    precision cannot tilt the form there: the lower one is then -inf, the upper one Chernoff's.
+    Densities and tails are arrays of shape (2, R, N) of logarithms, lower and upper bounds. The two
+    are equal, with a relative error of `rtol`, except at points so far out that double precision
+    cannot tilt the form there: the lower one is then -inf, the upper one Chernoff's.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Variables:
     weights : ndarray of shape (R, T)
         One form a row, none of them 0.
     rtol : float
-        Relative error of densities and tails that is aimed at, at least 1e-12.
+        Relative error of densities and tails, at least 1e-12.
     """
 
     def __init__(self, terms: Sequence[Term] | Terms, weights: FloatArray, rtol: float) -> None:
@@ -99,7 +99,7 @@ class Variables:
     def log_mgf(
         self, rows: IntArray, z: ComplexArray, weights: FloatArray | None = None
     ) -> ComplexArray:
-        """Return log E exp(z (Z - mean)) of some forms, or of others of the same terms.
+        """Return log E exp(z (Z - mean)) of some forms, or of forms with other weights.
 
         `rows` has the shape of `z`, or 1 along its second axis.
         """
@@ -111,14 +111,11 @@ class Variables:
         return total
 
     def log_density(self, x: FloatArray, slack: FloatArray) -> FloatArray:
-        """Return the logarithms of the densities, shape (2, R, N).
+        """Return the logarithms of the densities at `x`, shape (N,).
 
-        Parameters
-        ----------
-        x : ndarray of shape (N,)
-        slack : ndarray of shape (N,) or (R, N)
-            Logarithm of the factor by which relative errors may exceed `rtol`, at least 0. What
-            it makes as large as the densities themselves is -inf.
+        `slack`, shape (N,) or (R, N), is the logarithm of the factor, at least 1, by which relative
+        errors may exceed `rtol`. Where errors may reach the size of the densities, the result is
+        -inf.
         """
         offsets = x - self.means[:, None]
         slack = np.broadcast_to(slack, offsets.shape)
@@ -139,9 +136,9 @@ class Variables:
         return self._tail(x, -1, slack)
 
     def log_bound(self, x: FloatArray, side: int) -> FloatArray:
-        """Return a Chernoff bound: of P(Z > x) if `side` is 1, of P(Z < x) if it is -1.
+        """Return a Chernoff bound of P(Z > x) for `side` 1, of P(Z < x) for -1; shape (R, N).
 
-        With `side` 0 it is of the order of the density. The shape is (R, N).
+        With `side` 0 it is of the order of the density.
         """
         return self._inverses[side].bound(x - self.means[:, None])
 
@@ -157,14 +154,7 @@ class Variables:
         return np.asarray(np.minimum(np.nan_to_num(exponents, nan=np.inf).min(axis=1), 0.0))
 
     def log_probabilities(self, rows: IntArray) -> FloatArray:
-        """Return log P(Z < 0) for some of the forms.
-
-        Raises
-        ------
-        RoughDensityError
-            If one of them is not smooth enough, or so unlikely that no tilt within double precision
-            reaches it.
-        """
+        """Return log P(Z < 0) for some of the forms, or raise RoughDensityError."""
         some = Variables(self.terms, self.weights[rows], self.rtol)
         low, high = some.log_below(np.zeros(1), np.zeros(1))[:, :, 0]
         if (low < high).any():
@@ -195,7 +185,7 @@ class Variables:
     def _beside_pole(
         self, offsets: FloatArray, sign: int, slack: FloatArray, result: FloatArray, *, tail: bool
     ) -> BoolArray:
-        """Write what is no more than a half off the residue at a pole, and say where that is."""
+        """Write what is at most half of the residue at a pole below it; return where that is."""
         if np.isnan(self._poles).all():
             return np.zeros(slack.shape, dtype=bool)
         base = self._residue(sign, offsets, tail=tail)
@@ -227,7 +217,7 @@ class Variables:
 
     @staticmethod
     def _ladder(limits: FloatArray, units: FloatArray) -> FloatArray:
-        """Return tilts up to next to the limits, which `units` of length tell from each other."""
+        """Return tilts up to next to the limits; `units` are lengths at which they differ."""
         far = np.minimum(limits * units * _NEXT_TO_LIMIT, _STEEP[-1])
         most = max(float(np.where(np.isfinite(limits), far, 60).max()), 60.0)
         ladder = np.concatenate([_LADDER, _STEEP[most > _STEEP]])[None, :] / units[:, None]
@@ -244,18 +234,14 @@ class Variables:
 
     @cached_property
     def knots(self) -> FloatArray:
-        """Under wide noise, between which points densities and tails may change fast."""
+        """Under wide noise, the points between which densities and tails may change fast."""
         wide = np.isfinite(self._poles)
         near = np.multiply.outer(self._narrowed[wide], [-8, 8]) + self.means[wide, None]
         return np.array([near.min(), near.max()]) if wide.any() else np.empty(0)
 
     @cached_property
     def scan(self) -> FloatArray:
-        """Points less than a deviation apart, as far out as a double can tell the density from 0.
-
-        They are those of the first form. If the lines do not reach so far, the ends are where the
-        bounds fall steeply.
-        """
+        """Points less than a deviation apart, of the first form, where its density matters."""
         inverse = self._inverses[0]
         seen = np.isfinite(inverse.values[0])
         grid, values = inverse.grid[0, seen], inverse.values[0, seen]
@@ -271,7 +257,7 @@ class _Inverse:
     """The inverse Laplace transforms that give densities, or tails, along some vertical lines.
 
     The lines cross the real axis at `grid`, shape (R, L), with no pole among or between them, nor 0
-    for tails; `units` are of length, shape (R,).
+    for tails; `units` are lengths, shape (R,).
     """
 
     def __init__(
@@ -366,9 +352,9 @@ class _Inverse:
 
     @cached_property
     def _extents(self) -> tuple[FloatArray, FloatArray]:
-        """Return, for each line, what the function times e^(sx) lies between, but for a trifle.
+        """Return, for each line, an interval that contains nearly all of the function times e^(sx).
 
-        These are Chernoff bounds, by the other lines on either side.
+        Its ends are Chernoff bounds, by the other lines on either side.
         """
         gaps = self.grid[:, None, ::3] - self.grid[:, :, None]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -390,8 +376,7 @@ class _Inverse:
     ) -> None:
         """Invert along one line for each of some rows, by the trapezoidal rule.
 
-        Where no line comes near the saddle point, most of a sum cancels: bounds of what rounding
-        errors leave too few digits of are apart.
+        Where rounding errors leave too few digits, far from the saddle point, bounds differ.
         """
         nodes = np.ceil(self._reach(rows, lines) / steps) + 1
         if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # or than an integer holds
@@ -479,7 +464,7 @@ class _Inverse:
 def _sum(kernel: ComplexArray, step: float, start: int, x: FloatArray) -> FloatArray:
     """Return the real part of the sum of kernel[k] exp(-i (start + k) step x) at some x.
 
-    With k = block j + l, the exponential is a product, so that few are taken.
+    With k = block j + l, the exponential is a product of few different factors.
     """
     block = math.isqrt(max(kernel.size - 1, 0)) + 1
     padded = np.zeros(block**2, dtype=complex)

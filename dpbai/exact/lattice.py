@@ -28,7 +28,7 @@ _MOST_POINTS = 2**19
 class LatticeVariable:
     """The sum of start + step Binomial(count, share), and noise Lap(scale).
 
-    It has the methods of `inversion.Variable`, correct to rounding; below 1e-300 all is 0.
+    It has the methods of `inversion.Variables`, correct to rounding; below 1e-300 all is 0.
 
     Parameters
     ----------

@@ -44,6 +44,9 @@ def lattice_form(
 ) -> LatticeForm | None:
     """Return a weighted sum of means of two-valued rewards and noise, on a lattice.
 
+    It is None if rewards have more values, their lattices different spacings, or the noise is
+    neither Gaussian, nor one Laplace variate or two of the same scale, nor none.
+
     Parameters
     ----------
     parts : sequence of (float, RewardLaw, int)
@@ -53,12 +56,6 @@ def lattice_form(
         One for each noise, none of them 0.
     tie : float, default 0.5
         The share of a tie that counts, without noise: half of it between two arms.
-
-    Returns
-    -------
-    LatticeForm or None
-        None if rewards have more values, their lattices different spacings, or the noise is neither
-        Gaussian, nor one Laplace variate or two of the same scale, nor none.
     """
     sums, steps, offset = [], [], 0.0
     for weight, law, pulls in parts:
@@ -98,7 +95,7 @@ class LatticeForm:
         n, p and sign of each.
     level : float
     noise : Noise
-        Its law, but for the scale.
+        Its law, except for the scale.
     noises : int
         How many of it are added, of the same scale.
     spread : float

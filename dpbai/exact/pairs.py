@@ -1,13 +1,9 @@
-r"""Probabilities that two linear forms are negative at once, and bounds of unions made of them.
+"""Probabilities that two linear forms are negative at once, and bounds of unions made of them.
 
-A pair has a density in the plane, inverted like that of one form (``inversion``): by a
-trapezoidal rule in both directions, through the saddle point of
-M(s_1, s_2) / (s_1 s_2). Where Chernoff's bound there says that a pair hardly matters, or the two
-forms are all but the same, the bounds
-
-    0 <= P(both) <= min(P(first), P(second), Chernoff's bound)
-
-serve as they are.
+A pair has a density in the plane, inverted like that of one form (``inversion``): by a trapezoidal
+rule in both directions, through the saddle point of M(s_1, s_2) / (s_1 s_2). Where a pair matters
+little, or its forms are nearly the same, it is bounded by 0 and by the least of both probabilities
+and Chernoff's bound.
 """
 
 from __future__ import annotations
@@ -38,12 +34,7 @@ _HEIGHTS = 1.25 ** np.arange(-8, 40)
 def bounds_of_union(forms: Variables, rows: IntArray, chances: FloatArray) -> tuple[float, float]:
     """Return bounds of the probability that one of some forms is negative.
 
-    Parameters
-    ----------
-    forms : Variables
-    rows : ndarray of shape (J,)
-    chances : ndarray of shape (J,)
-        That each of these forms is negative; falling.
+    `rows`, shape (J,), are the forms, and `chances` that each is negative, in decreasing order.
     """
     first, second = np.triu_indices(rows.size, 1)
     pairs = _Pairs(forms, rows[first], rows[second])
@@ -169,18 +160,11 @@ class _Pairs:
 
 
 def union_bounds(chances: FloatArray, low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Return bounds of the probability of a union, from those of events and of pairs of them.
+    """Return bounds of the probability of a union, from the chances of events and bounds of pairs.
 
-    Parameters
-    ----------
-    chances : ndarray of shape (J,)
-    low, high : ndarray of shape (J, J)
-        Bounds of the pairs; on the diagonal, the chances.
-
-    Notes
-    -----
-    Below: Kuai, Alajaji and Takahara (2000), which falls as the pairs rise. Above: Hunter (1976),
-    the sum less the pairs of a spanning tree, here the heaviest.
+    The diagonals of `low` and `high`, shape (J, J), are the chances, shape (J,). Below: Kuai,
+    Alajaji and Takahara (2000), which decreases in the pairs. Above: Hunter (1976), the sum less
+    the pairs of the heaviest spanning tree.
     """
     below = 0.0
     for size in range(1, np.count_nonzero(chances) + 1):  # the likeliest alone may give more

@@ -1,8 +1,4 @@
-"""Integrals of positive functions in logarithms, between bounds, to a relative error.
-
-Adaptive Gauss-Legendre quadrature; what it integrates are densities and tails, for instance those
-of ``dpbai.exact.inversion``, which may have kinks or jumps at known points.
-"""
+"""Integrals of positive functions in logarithms, which may have kinks or jumps at known points."""
 
 from __future__ import annotations
 
@@ -32,9 +28,9 @@ class RoughDensityError(ValueError):
 def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
     """Return 21 nodes, and weights of Gauss' rule on 10 of them and of Kronrod's on all.
 
-    Kronrod's other nodes are the zeros of a polynomial E of degree 11 (Stieltjes) such that P E, P
-    Legendre's of degree 10, is orthogonal to all of degree up to 10. One lies on either side of
-    each zero of P.
+    Kronrod's other nodes are the zeros of a polynomial E of degree 11 (Stieltjes), one on either
+    side of each zero of Legendre's P of degree 10, such that P E is orthogonal to all degrees up to
+    10.
     """
     legendre = np.polynomial.legendre
     x, w = legendre.leggauss(2 * _GAUSS)
@@ -62,13 +58,13 @@ def log_integral(
     knots: FloatArray,
     rtol: float,
 ) -> float:
-    """Integrate a positive function that may have kinks, or a jump, at known points.
+    """Return the logarithm of the integral of a positive function; -inf below 1e-250.
 
     Parameters
     ----------
     log_function : callable
         Lower and upper bound of the logarithm of the integrand, shape (2, N), at points of shape
-        (N,), as from `Variable`.
+        (N,), with a slack as in `Variables`. All panels of a round are one call.
     log_bound : callable
         Its order of magnitude, cheaper.
     scan : ndarray
@@ -78,19 +74,10 @@ def log_integral(
     rtol : float
         Relative error at which the panels are fine enough.
 
-    Returns
-    -------
-    float
-        Logarithm of the integral; -inf below 1e-250.
-
     Raises
     ------
     RoughDensityError
         If it does not converge, or if the bounds leave a larger relative error.
-
-    Notes
-    -----
-    All panels of a round are one call of `log_function`.
     """
     rough = log_bound(scan)
     peak = float(rough.max())

@@ -1,11 +1,9 @@
-r"""The terms of what is released, means of rewards and noise, by their transforms.
+"""The terms of a release, means of rewards and noise, by their moment generating functions.
 
-A term is known by its log moment generating function at complex arguments, centred: at many pulls,
-log E exp(z (X - mean)) has no large part that a small remainder would drown in.
-
-The mean of n rewards has n times the logarithm of one reward, log E exp(w (X - mean)), and so n
-times its rounding error; n may be 10^9. So each is computed to a small *relative* error, however
-near 0 its argument: from sums of e^x - 1 - x, in which nothing cancels for real x.
+A term is given by log E exp(z (X - mean)) at complex z: centred, so that at many pulls no large
+part hides a small remainder. The mean of n rewards has n times the logarithm of one reward, log E
+exp(w (X - mean)), and n times its rounding error; n may be 10^9. So each is computed to a small
+*relative* error, however small w is: from sums of e^x - 1 - x, in which nothing cancels for real x.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _SINH = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x)/x, from x^2 on
 
 
 class NotExactError(ValueError):
-    """The probability has no integral that this package knows; `simulate` estimates it."""
+    """The probability has no integral that this package can compute; `simulate` estimates it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no exact probability: {reason}; estimate it with simulate")
@@ -52,12 +50,8 @@ def second_order(x: ComplexArray) -> ComplexArray:
 def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray) -> ComplexArray:
     """Return log E exp(w Y) for Y of mean 0 with few values, up to multiples of 2 pi i.
 
-    Parameters
-    ----------
-    w : ndarray
-        Complex; real parts times deviations below 700.
-    deviations, shares : ndarray of shape (m,)
-        Values of Y, and their probabilities.
+    `deviations` are the values of Y, and `shares` their probabilities, both of shape (m,); real
+    parts of `w` times deviations are below 700.
     """
     excess = np.zeros(w.shape, dtype=complex)
     for deviation, share in zip(deviations, shares, strict=True):
@@ -80,8 +74,7 @@ class Term:
         It is finite for real z with abs(z) < limit.
     mean, deviation : float
     decays : bool
-        Whether the moment generating function decays along vertical lines. That of a variable with
-        atoms does not: it comes back to near its largest modulus again and again.
+        Whether the moment generating function decays along vertical lines; with atoms it does not.
     pole : bool
         Whether it has simple poles at +-limit, as that of Laplace noise has.
     """
@@ -108,13 +101,7 @@ def independent_terms(phase: Phase, instance: Instance) -> list[Term]:
 
 
 def noise_term(noise: Noise) -> Term:
-    """Return the noise of one coordinate.
-
-    Raises
-    ------
-    NotExactError
-        If where it has exponential moments is unknown.
-    """
+    """Return the noise of one coordinate; NotExactError if its exponential moments are unknown."""
     if isinstance(noise, Laplace):
         scale, deviation = noise.scale, noise.standard_deviation
         return Term(_laplace, (scale,), 1 / scale, 0.0, deviation, decays=True, pole=True)
@@ -137,13 +124,7 @@ def _normal(z: ComplexArray, deviation: FloatArray) -> ComplexArray:
 
 
 def mean_term(law: RewardLaw, pulls: int) -> Term:
-    """Return the mean of `pulls` rewards: the logarithm of its transform is so many times one's.
-
-    Raises
-    ------
-    NotExactError
-        If it is not known: a subclass of a law may have another one.
-    """
+    """Return the mean of `pulls` rewards; NotExactError if its transform is unknown."""
     one, parameters, variance = _one_reward(law)
     limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
     smooth = isinstance(law, Uniform) and law.mean > 0
@@ -181,7 +162,7 @@ def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
 def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
     """Return the lower and the higher value of rewards, and the probability of the higher one.
 
-    The two are the same if the reward is certain. It is None for rewards of more values.
+    The two are equal if the reward is certain. None for rewards of more values.
     """
     if type(law) is Uniform and law.mean == 0:
         return 0.0, 0.0, 1.0
@@ -213,13 +194,7 @@ def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> 
 
 
 class Terms:
-    """Independent terms, T of them, whose transforms are evaluated together.
-
-    Attributes
-    ----------
-    means, deviations, limits : ndarray of shape (T,)
-    decay, poles : ndarray of bool, shape (T,)
-    """
+    """Independent terms, T of them, whose transforms are evaluated together."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self.means: FloatArray = np.array([term.mean for term in terms])

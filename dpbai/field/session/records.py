@@ -54,9 +54,9 @@ def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
     checked = []
     for label in _check.sequence(labels, "labels"):
         if (name := named(label)) is None:
-            raise TypeError(f"labels must be integers or strings, got {_check.told(label)}")
+            raise TypeError(f"labels must be integers or strings, got {_check.quoted(label)}")
         if not printable(str(name)):
-            raise ValueError(f"labels must have no control character, got {_check.told(label)}")
+            raise ValueError(f"labels must have no control character, got {_check.quoted(label)}")
         checked.append(name)
     texts = {str(label).strip() for label in checked} - {""}
     if len(checked) != arms or len(texts) != arms:

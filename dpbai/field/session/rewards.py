@@ -52,7 +52,7 @@ def checked_range(value: Any) -> Range:
     if not -_check.LARGEST_COUNT <= low < high <= _check.LARGEST_COUNT:
         raise ValueError(
             "reward_range must be the least and the largest possible reward, within 2**53, got "
-            f"{_check.told(bounds)}"
+            f"{_check.quoted(bounds)}"
         )
     return Range(low, high)
 
