@@ -26,10 +26,10 @@ Kind = TypeVar("Kind")
 Seed = int | np.random.SeedSequence | np.random.Generator
 
 MOST_TRIALS = 10**10
-"""Runs that a machine may finish; more would never end, and are refused at once."""
+"""The most runs that can be simulated in practice; more are refused."""
 
 LARGEST_COUNT = 2**53
-"""Counts up to here are exact as floats; a larger budget has no use and would lose pulls."""
+"""Counts up to this one are exact as floats."""
 
 _LONGEST = 100
 _IN_WORDS = {
@@ -39,21 +39,21 @@ _IN_WORDS = {
     "[0, inf)": "be finite and at least 0",
     "(0, 1)": "lie strictly between 0 and 1",
 }
-"""How a message calls the intervals of which most arguments are."""
+"""The wording of common intervals in messages."""
 
 
 def quoted(value: Any) -> str:
     """Return the representation of a public value for an error message, on one line and cut."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # whatever an object of someone else's class, or a huge integer, may raise
+    except Exception:  # of a foreign class, or of an integer with too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """Return `value` as an `int`, at least `least` and at most `most`."""
-    # To ask an int whether it is an Integral takes longer than all the rest.
+    # isinstance(value, Integral) is slow, and most values are int.
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise TypeError(f"{name} must be an integer, got {quoted(value)}")
     result = int(value)
@@ -143,12 +143,12 @@ def sequence(value: Any, name: str) -> tuple[Any, ...]:
         raise TypeError(f"{name} must be a sequence, got a {type(value).__name__}")
     try:
         return tuple(value)
-    except TypeError:  # a 0-d array says that it is iterable, and is not
+    except TypeError:  # a 0-d array is an instance of Iterable
         raise TypeError(f"{name} must be a sequence, got a 0-d one") from None
 
 
 def path(value: Any, name: str) -> Path:
-    """Return a path to a file that is there or can be made; a directory is none."""
+    """Return a path to a file that exists or can be created; a directory is an error."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be a string or path-like, got {quoted(value)}")
     try:
@@ -234,9 +234,9 @@ def _real(value: ArrayLike, name: str) -> NDArray[Any]:
         raise TypeError(f"{name} must be a plain array, got a masked one")
     try:
         array = np.asarray(value)
-    except ValueError:  # NumPy's word for rows of different lengths; it may quote a value
+    except ValueError:  # rows of different lengths; NumPy's message may quote a value
         raise ValueError(f"{name} must be an array, with rows of one length") from None
-    except Exception:  # whatever an object of someone else's class may raise
+    except Exception:  # an object of a foreign class may raise anything
         raise TypeError(f"{name} must hold real numbers, got a {type(value).__name__}") from None
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -256,7 +256,7 @@ def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
 def integers(value: Any, name: str, *, least: int) -> tuple[int, ...]:
     """Return integers, each at least `least`, as a tuple of `int`."""
     result = value if type(value) is tuple else sequence(value, name)
-    # What the engines pass is right already, and they pass it for every active set there is.
+    # Fast path: engines pass tuples of int, once for every active set.
     if set(map(type, result)) - {int} or (
         result and not least <= min(result) <= max(result) <= LARGEST_COUNT
     ):
@@ -274,7 +274,7 @@ def generator(seed: Seed) -> np.random.Generator:
 def seed_sequence(seed: Any) -> np.random.SeedSequence:
     """Return a seed sequence for `seed`; one is drawn from a `Generator`."""
     if isinstance(seed, np.random.SeedSequence):
-        # A copy: to spawn from it leaves the caller's own as it was, so that it can be used again.
+        # A copy: spawning from it must not change the caller's.
         return np.random.SeedSequence(**seed.state)
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())

@@ -1,4 +1,4 @@
-"""Descriptions of objects in the types of JSON, to save and to compare them."""
+"""Descriptions of objects: in the types of JSON, to save and to compare them, and as text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 import math
 import re
 from dataclasses import fields
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 import numpy as np
 
 _NOT_FINITE = "not finite"
+_ROUNDING = 1e-9
 UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, line ends, changes of direction, halves of characters: no name has them."""
+"""Control characters, line ends, marks of direction, surrogates: not allowed in names."""
 
 
 def visible(text: str) -> str:
@@ -61,3 +63,19 @@ def restored(value: Any) -> Any:
 def fingerprint(value: Any) -> str:
     """Return a SHA-256 digest of `plain(value)`."""
     return hashlib.sha256(json.dumps(plain(value)).encode()).hexdigest()
+
+
+def rounded_up(value: float) -> str:
+    """Return a value in six digits, plus a remainder due to rounding; never less than it is."""
+    nearest = float(f"{value:.6g}")
+    if not value > nearest:
+        return f"{nearest:g}"
+    if value - nearest < _ROUNDING * nearest:
+        return f"{nearest:g} + {_ceiling(value - nearest, 2)} (rounding)"
+    return _ceiling(value, 6)
+
+
+def _ceiling(value: float, digits: int) -> str:
+    """Return a value in so many digits, rounded up."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"

@@ -33,7 +33,7 @@ def in_any_order(
             continue
         try:
             futures[executor.submit(call)] = number
-        except Exception as reason:  # a pool that broke takes no more work
+        except Exception as reason:  # a broken pool
             failed[number] = reason
     for future in as_completed(futures):
         try:

@@ -12,13 +12,13 @@ import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Context, Decimal
 from itertools import chain, zip_longest
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from dpbai import _check
+from dpbai._describe import rounded_up
 from dpbai.noise import LAWS, Noise
 from dpbai.phase import Phase, Policy, declared
 from dpbai.plans import covering
@@ -112,16 +112,16 @@ class Certificate:
         by = self.neighbours if self.group == 1 else f"group of {self.group} ({self.neighbours})"
         bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
         paragraphs = [
-            f"For one {by}: epsilon = {_rounded_up(self.epsilon)}, "
-            f"delta = {_rounded_up(self.delta)}, for all releases together, past and to "
+            f"For one {by}: epsilon = {rounded_up(self.epsilon)}, "
+            f"delta = {rounded_up(self.delta)}, for all releases together, past and to "
             f"come.{bound}",
             "Noise by its law in real numbers."
             if self.mechanism is None
             else f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "
-            f"epsilon = {_rounded_up(self.planned_epsilon)}.",
+            f"epsilon = {rounded_up(self.planned_epsilon)}.",
         ]
         if min(self.losses, default=0.0) < self.epsilon * (1 - _ROUNDING):
-            paragraphs.append(f"Epsilon of each phase: {', '.join(map(_rounded_up, self.losses))}.")
+            paragraphs.append(f"Epsilon of each phase: {', '.join(map(rounded_up, self.losses))}.")
         if self.released is not None:
             paragraphs.append(f"Phases released so far: {self.released}.")
         paragraphs += [f"Note: {remark}." for remark in self.remarks]
@@ -312,19 +312,3 @@ def _moves(
             stored = np.where(shift > 0, rounded, 0.0)
             change, sum_of_doubles = (tuple(move.tolist()) * copies for move in (shift, stored))
             yield phase.noise, phase.delta, change, sum_of_doubles
-
-
-def _rounded_up(value: float) -> str:
-    """Return a value in six digits, plus a remainder due to rounding; never less than it is."""
-    nearest = float(f"{value:.6g}")
-    if not value > nearest:
-        return f"{nearest:g}"
-    if value - nearest < _ROUNDING * nearest:
-        return f"{nearest:g} + {_ceiling(value - nearest, 2)} (rounding)"
-    return _ceiling(value, 6)
-
-
-def _ceiling(value: float, digits: int) -> str:
-    """Return a value in so many digits, rounded up."""
-    context = Context(prec=digits, rounding=ROUND_CEILING)
-    return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"

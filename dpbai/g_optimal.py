@@ -94,16 +94,34 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
 
 
 def whitening(
-    vectors: FloatArray, weights: FloatArray, known: FloatArray | float = 0.0
+    vectors: FloatArray, weights: FloatArray, prior: FloatArray | float = 0.0
 ) -> FloatArray:
-    """Return W with W'VW = I, V = `known` + sum of weight_i a_i a_i', positive definite."""
-    root, failed = linalg.lapack.dpotrf(known + (vectors.T * weights) @ vectors, lower=1)
+    """Return W with W'VW = I, V = `prior` + sum of weight_i a_i a_i', positive definite."""
+    root, failed = linalg.lapack.dpotrf(prior + (vectors.T * weights) @ vectors, lower=1)
     if failed:
         raise np.linalg.LinAlgError(
             "weights must be on vectors that span all others, and these must not differ so much in "
             "scale that rounding errors hide it"
         )
     return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
+
+
+def least_squares(
+    edges: FloatArray, coordinates: FloatArray, support: IntArray, pulls: IntArray
+) -> FloatArray:
+    """Return the matrix by which least squares decodes the moment vector U = B' diag(n) x.
+
+    The estimates are A V^-1 U, V = B' diag(n) B. In coordinates C of a basis E, A = C E, that is
+    C W^-1 E^-T U with W = C_B' diag(n) C_B, which does not square an ill-conditioned E.
+    """
+    if not support.size:
+        return coordinates
+    triangle = np.linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="r")
+    moments = linalg.lapack.dpotrs(triangle, coordinates.T)[0]  # W = triangle' triangle
+    columns = np.abs(edges).max(axis=0)
+    edges = edges / columns
+    rows = np.abs(edges).max(axis=1, keepdims=True)
+    return np.asarray(np.linalg.solve(edges / rows, moments / rows).T / columns)
 
 
 def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:

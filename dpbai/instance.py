@@ -17,8 +17,8 @@ from dpbai._check import FloatArray, Seed
 from dpbai.rewards import Bernoulli, RewardLaw, Uniform
 
 _ROUNDING = 1e-9
-_SHORTEST, _LONGEST = 1e-300, 1e300  # of a feature vector, lest its share of theta overflows
-_TIE = 1e-12  # computed means that are equal on paper differ by rounding
+_SHORTEST, _LONGEST = 1e-300, 1e300  # of a feature vector, so that theta does not overflow
+_TIE = 1e-12  # relative: means that are mathematically equal may differ by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Instance:
         laws = self._laws(linear, features.shape[0])
         means = np.array([law.mean for law in laws])
         if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
-            raise ValueError("rewards must have the means features @ theta; leave theta out if not")
+            raise ValueError("rewards must have the means features @ theta; omit theta otherwise")
         tied = np.flatnonzero(means >= means.max() - _TIE * abs(means.max())).tolist()
         if self.unique and len(tied) > 1:
             raise ValueError(
@@ -90,7 +90,6 @@ class Instance:
         gaps[tied] = 0
         for array in (means, gaps):
             array.setflags(write=False)
-        # What is frozen is set once, here.
         vars(self).update(
             features=features, theta=theta, laws=laws, means=means, best=tied[0], gaps=gaps
         )
@@ -109,7 +108,7 @@ class Instance:
         for arm, law in enumerate(laws):
             _check.kind(law, f"rewards of arm {arm}", RewardLaw)
             low, high = law.support
-            # The means are computed: a support that passes 1 by rounding alone is in range.
+            # A support may exceed 1 by rounding errors of the mean.
             if self.bounded and (low < -_ROUNDING or high > 1 + _ROUNDING):
                 raise ValueError(
                     f"rewards of arm {arm} (mean {law.mean:.6g}) must lie in [0, 1], but "
@@ -123,7 +122,7 @@ class Instance:
             return self.rewards(mean)
         except ValueError as error:
             raise ValueError(
-                f"theta gives arm {arm} a mean that its rewards rule out: {error}"
+                f"theta gives arm {arm} a mean that its reward law does not admit: {error}"
             ) from error
         except TypeError as error:
             raise TypeError(f"rewards must make a law from a mean: {error}") from error
@@ -158,7 +157,7 @@ def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     omega : array_like of shape (27,), optional
         The second features omega_i of arms 3..29, in [0, 0.8]; drawn uniformly when left out.
     seed : int, SeedSequence or Generator, default 0
-        Where omega comes from when it is drawn.
+        Source of randomness for omega.
     """
     rng = _check.generator(seed)
     values = _check.vector(rng.uniform(0, 0.8, 27) if omega is None else omega, "omega", 27)

@@ -74,7 +74,7 @@ def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:
     best, rivals = instance.best, [arm for arm in active if arm != instance.best]
     bound = 0.0
     if phase.keep < len(active):
-        ahead = np.sort(_ahead(instance, (*stage.known, phase)))[::-1]
+        ahead = np.sort(_ahead(instance, (*stage.remembered, phase)))[::-1]
         sums = np.cumsum(ahead[::-1])[::-1][: phase.keep]  # without the 0, 1, 2, ... likeliest
         bound = float((sums / np.arange(phase.keep, 0, -1)).min())
     if phase.keep == 1:

@@ -58,14 +58,14 @@ class Stage:
                 yield from self.then(kept).all_from()
 
     @property
-    def known(self) -> tuple[Phase, ...]:
+    def remembered(self) -> tuple[Phase, ...]:
         """The phases before whose releases are decoded: none if the policy does not remember."""
         return self.past if remembers(self.policy) else ()
 
     @property
     def key(self) -> tuple[tuple[int, ...], tuple[Phase, ...]]:
         """What stages with the same plan have in common."""
-        return self.active, self.known
+        return self.active, self.remembered
 
     @property
     def transcript(self) -> Transcript:
@@ -106,7 +106,7 @@ class Stage:
                 f"policy must pull arms of 0..{arms - 1}, and phase {index} pulls "
                 f"{_check.quoted(phase.pulled)}"
             )
-        released = sum(before.coordinates for before in self.known)
+        released = sum(before.coordinates for before in self.remembered)
         if phase.remembered != released:
             raise ValueError(
                 f"policy must plan phase {index} for the {released} coordinates that are "

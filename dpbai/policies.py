@@ -20,12 +20,11 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy import linalg
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai._gaussian import CALIBRATIONS, gaussian_log_delta, gaussian_sigma
-from dpbai.g_optimal import g_optimal_design
+from dpbai.g_optimal import g_optimal_design, least_squares
 from dpbai.max_det import max_det
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
@@ -280,7 +279,7 @@ class ODLinBAI(_Elimination):
         pulls = self._rounded_up(design.weights[support])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             release = vectors[support].T * pulls
-            decoder = _least_squares(vectors[span.basis], span.coordinates, support, pulls)
+            decoder = least_squares(vectors[span.basis], span.coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
             raise ValueError(f"{scales}least squares overflows")
         return Phase(
@@ -350,21 +349,3 @@ class DPOD(ODLinBAI):
                 f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
             )
         return Laplace(length / self.epsilon)
-
-
-def _least_squares(
-    edges: FloatArray, coordinates: FloatArray, support: IntArray, pulls: IntArray
-) -> FloatArray:
-    """Return the matrix that makes estimates of the moment vector U = B' diag(n) x.
-
-    They are A V^-1 U, V = B' diag(n) B. In coordinates C of a basis E, A = C E, that is
-    C W^-1 E^-T U with W = C_B' diag(n) C_B, and no ill-conditioned E is squared.
-    """
-    if not support.size:
-        return coordinates
-    triangle = np.linalg.qr(np.sqrt(pulls)[:, None] * coordinates[support], mode="r")
-    moments = linalg.lapack.dpotrs(triangle, coordinates.T)[0]  # W = triangle' triangle
-    columns = np.abs(edges).max(axis=0)
-    edges = edges / columns
-    rows = np.abs(edges).max(axis=1, keepdims=True)
-    return np.asarray(np.linalg.solve(edges / rows, moments / rows).T / columns)

@@ -26,11 +26,10 @@ from dpbai._check import FloatArray, IntArray
 BoolArray = NDArray[np.bool_]
 
 ROUNDING = 2.0**-36
-"""Linear algebra on unfriendly features loses more than a few digits; differences of estimates that
-are not 0 are hardly ever as small as this."""
+"""Relative: rounding errors of estimates are smaller, and true differences of estimates rarely."""
 
-_NEAR = 1e-3  # an arm that is nearer to a vertex than this is compared, as if it were one
-_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from here on it pays to find the arms that cannot be first
+_NEAR = 1e-3  # relative distance to a vertex up to which an arm is compared, too
+_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from which on excluding arms that cannot be first saves time
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from dpbai._check import FloatArray
 
 _BITS = 53
 _DIRECT_BELOW = 600
-_BLOCK = 2**16  # half a megabyte, which stays in the cache
+_BLOCK = 2**16  # half a megabyte, to fit the cache
 _MOST_DRAWN = 10**9
 
 

@@ -72,10 +72,10 @@ class Span:
             return vectors
         ways = balancings(vectors)
         if ways[0][0] is vectors:
-            # Scaling rows leaves their span alone, and lets no long arm hide a short one.
+            # Scaling rows does not change their span, but their rounding errors.
             return np.asarray(vectors @ axes_of(unit_rows(vectors), self.rank).T)
-        # Rows are combinations of some of them, of which a triangle tells lengths and angles: in
-        # the balance in which the combinations miss least, since no row may hide a part of another.
+        # Rows are combinations of some of them, and a triangular factor of these has their lengths
+        # and angles. Of all balancings, the one with the least error of the combinations is taken.
         found = []
         for scaled, rows, columns in ways:
             indices = pivots(unit_rows(scaled), self.rank)
@@ -85,7 +85,7 @@ class Span:
             error = float(np.abs(missed / np.where(largest > 0, largest, 1.0)).max())
             found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
         _, basis, parts, rows = min(found, key=lambda way: way[0])
-        # With pivots, and the longest coordinates first, it is right for each of them.
+        # With pivots, and the longest coordinates first, each of them is accurate.
         longest = np.argsort(-np.abs(basis).max(axis=0))
         triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
         return np.ldexp(parts[:, order] @ triangle[: self.rank].T, rows[:, None])
@@ -112,7 +112,7 @@ class Span:
             if rows.any():
                 indices = swap_search(units, indices, rows)
             coordinates = coordinates_in(units, indices, rows)
-            # No scale of a row may hide the part of another: the coordinates give the vectors.
+            # The coordinates must reproduce the vectors, whatever the scales of rows.
             largest = np.abs(vectors).max(axis=0)
             with np.errstate(all="ignore"):
                 missed = np.abs(coordinates @ vectors[indices] - vectors) / largest
@@ -121,6 +121,12 @@ class Span:
             if error <= _MISSED:
                 break
         return min(found, key=lambda basis: basis[0])[1:]
+
+    def log_volume(self, rows: IntArray) -> float:
+        """Return the log of the volume that r rows span, in an orthonormal basis of the span."""
+        columns = np.abs(self.reduced).max(axis=0)
+        of_basis = np.linalg.slogdet(self.reduced[self.basis] / columns)[1] + np.log(columns).sum()
+        return float(np.linalg.slogdet(self.coordinates[rows])[1] + of_basis)
 
     @cached_property
     def canonical(self) -> tuple[IntArray, FloatArray]:
@@ -264,7 +270,7 @@ def coordinates_in(
             "independent; give arms and features in units in which they are of one order"
         ) from None
     if rows is not None and rows.any():
-        # Balanced rows have coordinates of order one: what is left of a zero must not be enlarged.
+        # Balanced rows have coordinates of order one; rounding errors of zeros are removed.
         coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
         coordinates = np.ldexp(coordinates, rows[:, None] - rows[indices])
     coordinates[indices] = np.eye(len(indices))

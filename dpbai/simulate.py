@@ -30,9 +30,9 @@ from dpbai.phase import Phase, Policy, arms_of, remembers
 from dpbai.plans import Stage
 from dpbai.ranking import sorted_rows
 
-_BLOCK_ENTRIES = 2**17  # arrays of a megabyte, which stay in the cache
+_BLOCK_ENTRIES = 2**17  # a megabyte, to fit the cache
 
-_ROUNDING = 1e-12  # of a gap that is a tolerance on paper
+_ROUNDING = 1e-12  # of a gap that equals a tolerance
 
 _PART = 10**6  # trials that share a seed
 
@@ -203,7 +203,7 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
     reached = {first.key: [(first, np.empty((trials, 0)))]}
     recommended = np.zeros(instance.arms, dtype=np.int64)
     pulls, epsilon, delta = 0, 0.0, 0.0
-    told: tuple[Noise, tuple[int, ...]] | None = None
+    previous: tuple[Noise, tuple[int, ...]] | None = None
     while reached:
         groups = []
         for parts in reached.values():
@@ -214,8 +214,8 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
                 continue
             groups.append(_Group(stage, np.concatenate([released for _, released in parts])))
             phase = stage.phase
-            if phase.release_matrix is not None or told != (phase.noise, phase.pulls):
-                told = phase.noise, phase.pulls  # most plans of a phase lose the same
+            if phase.release_matrix is not None or previous != (phase.noise, phase.pulls):
+                previous = phase.noise, phase.pulls  # most plans of a phase have the same loss
                 epsilon = max(epsilon, phase.loss(instance.reward_bound))
                 delta = max(delta, phase.delta)
         reached = {}

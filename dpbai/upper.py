@@ -291,12 +291,12 @@ def _plans(
     tau^2/b = 4/(epsilon n); else Delta/4 >= (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the
     coordinates alpha of the arm and for those of the best arm.
     """
-    known = phase.phase == first.index
-    if known and first.decoder_matrix is not None:
+    is_first = phase.phase == first.index
+    if is_first and first.decoder_matrix is not None:
         largest = np.abs(first.decoder).max(axis=1)
         spread = (first.decoder**2).sum(axis=1) / np.where(largest > 0, largest, 1)
         arms = instance.gaps >= gap
         worst = max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max())
         return [(len(first.pulled), float(worst))]
-    ranks = (rank,) if known else range(1, min(rank, phase.size) + 1)
+    ranks = (rank,) if is_first else range(1, min(rank, phase.size) + 1)
     return [(r, r / gap) if pulls_max_det(r, phase.size) else (phase.size, 1 / gap) for r in ranks]

@@ -184,7 +184,7 @@ def test_bad_phases(name, index, active, match):
         (["0.1", "0.2"], TypeError, "theta must hold real numbers"),
         ([0.1, 0.2j], TypeError, "theta must hold real numbers"),
         ([0.3, 0.4], ValueError, r"rewards of arm 2 \(mean 0.7\) must lie in \[0, 1\]"),
-        ([0.3, -0.1], ValueError, "theta gives arm 1 a mean that its rewards rule out"),
+        ([0.3, -0.1], ValueError, "theta gives arm 1 a mean that its reward law does not admit"),
         ([0.2, 0.0], ValueError, r"unique, but arms \[0, 2\] share"),
     ],
 )

@@ -1,10 +1,9 @@
-"""Audits: lower bounds of what a run gives away, beside the upper bound of `dpbai.certificate`.
+"""Audits: lower bounds on what a run reveals, beside the upper bound of `dpbai.certificate`.
 
 `exact_audit` computes the law of the survivors on every reward table of a grid, `monte_carlo_audit`
 samples it. `pull_audit` runs a policy pull by pull, the view in which privacy is defined (Sec. 2,
-App. C and D): there `EarlyStopping` and `log_ratio` carry the change of measure of the lower bound.
-Nothing here believes what a policy says of itself, executes a plan on real rewards, or knows how
-good its answers are.
+App. C and D); there `EarlyStopping` and `log_ratio` carry the change of measure of the lower bound.
+No audit relies on what a policy states about itself.
 """
 
 from dpbai.audits.audit import Audit, TableGrid

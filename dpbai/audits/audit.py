@@ -37,12 +37,12 @@ class TableGrid:
     Parameters
     ----------
     blocks : sequence of sequences of (arm, index)
-        Each entry of the table in one block. A block of n rewards is one axis of the grid, with
-        n + 1 steps: at step k its first k rewards are high.
+        Each entry of the table in one block. A block of n rewards is one axis of the grid, with n +
+        1 steps: at step k its first k rewards are high.
     rewards : (float, float), default (0, 1)
         The low and the high reward.
     arms : int, default 0
-        Tables have at least so many rows; those of arms that are in no block are empty.
+        The least number of rows; arms in no block have empty ones.
     """
 
     blocks: tuple[tuple[Entry, ...], ...]
@@ -87,10 +87,7 @@ class TableGrid:
         return self._pairs(axes, lambda count: (np.arange(count - 1), np.arange(1, count)))
 
     def column_neighbours(self) -> IntArray:
-        """Return the pairs that differ in rewards of one index, of any arms (table-DP).
-
-        Meant for `full` grids, where each entry is a block of its own.
-        """
+        """Return the pairs of a `full` grid that differ in rewards of one index (table-DP)."""
         columns: dict[int, list[int]] = {}
         for axis, ((_, index),) in enumerate(self.blocks):
             columns.setdefault(index, []).append(axis)
@@ -199,8 +196,8 @@ def check_grid(
 ) -> None:
     """Raise ValueError if the outputs on all tables, and pairs of these, would be too many.
 
-    A table has `neighbours`, or else two on each axis of the grid; to find the law of the outputs
-    takes `computed` numbers.
+    A table has `neighbours`, by default two on each axis of the grid; the law of the outputs takes
+    `computed` numbers.
     """
     tables = math.prod(map(float, grid.shape))
     pairs = tables * (neighbours or 2 * len(grid.blocks)) / 2

@@ -34,23 +34,19 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Parameters
     ----------
     policy : Policy
-        With few arms and pulls: more than a minute or two of work is refused. Phases release
+        With few arms and pulls: more than a minute or two of work is a `ValueError`. Phases release
         independent means of any number of arms, or decode at most two coordinates. If they
-        remember, all phases together release at most two coordinates, unless there is no noise.
+        remember, all phases together release at most two coordinates, unless there is no noise. For
+        all others there is `monte_carlo_audit`.
     reward_bound : float, default 1
         Tables have entries 0 and `reward_bound`; above 1 the audit shows the loss of rewards
         outside the model.
-
-    Raises
-    ------
-    ValueError
-        If the plans are too large, or decode more coordinates; `monte_carlo_audit` takes them.
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
     first = Stage.first(policy)
     plans, computed, ends = {}, 0.0, 1.0
     for stage in first.all_from():
-        phases = [*stage.known, stage.phase]
+        phases = [*stage.remembered, stage.phase]
         reads = stage.reads[-len(phases) :]
         plans[stage.transcript] = phases, reads
         sets = math.comb(len(stage.active), stage.phase.keep)

@@ -27,14 +27,12 @@ Pair = tuple[RewardTable, RewardTable]
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon, at a stated confidence.
+    """A lower bound on epsilon: below it, the policy is not (epsilon, delta)-private.
 
     Attributes
     ----------
-    epsilon : float
-        The policy is not (e, delta)-private for any e below this, with confidence `level`.
-    delta, level : float
-        As given.
+    epsilon, delta, level : float
+        The bound, for a given delta, and its confidence.
     event : frozenset of transcripts
         The event that was tested.
     hits : (int, int)
@@ -118,9 +116,9 @@ def run_on_table(
     reached = [(first, np.empty((trials, 0)))]
     ended: Counter[Transcript] = Counter()
     while reached:
-        stage, known = reached.pop()
+        stage, earlier = reached.pop()
         if len(stage.active) == 1:
-            ended[stage.transcript] = len(known)
+            ended[stage.transcript] = len(earlier)
             continue
         phase, means = stage.phase, []
         for arm, start, stop in stage.reads[-1]:
@@ -129,13 +127,13 @@ def run_on_table(
                     f"tables must have at least {stop} rewards of arm {arm}, got {len(rows[arm])}"
                 )
             means.append(rows[arm][start:stop].mean())
-        noise = phase.noise.sample(rng, (len(known), phase.coordinates))
-        released = np.hstack([known, phase.statistic(np.array(means)) + noise])
+        noise = phase.noise.sample(rng, (len(earlier), phase.coordinates))
+        released = np.hstack([earlier, phase.statistic(np.array(means)) + noise])
         survivors = phase.survivors(released, rng)
         order, begins = sorted_rows(survivors)
         for here in np.split(order, np.flatnonzero(begins)[1:]):
             kept = tuple(survivors[here[0]].tolist())
-            reached.append((stage.then(kept), (released if remembers(policy) else known)[here]))
+            reached.append((stage.then(kept), (released if remembers(policy) else earlier)[here]))
     return ended
 
 
@@ -174,7 +172,7 @@ def _telling_event(
     """
     outputs = sorted(likely, key=lambda output: (likely[output] + 0.5) / (other[output] + 0.5))
     outputs.reverse()
-    first, second = (np.cumsum([seen[output] for output in outputs]) for seen in (likely, other))
+    first, second = (np.cumsum([hits[output] for output in outputs]) for hits in (likely, other))
     bounds = _log_ratio_bound(first, second, runs, delta, level)
     best = int(np.argmax(bounds))
     return float(bounds[best]), frozenset(outputs[: best + 1])

@@ -28,8 +28,8 @@ MOST_HISTORIES = 2**18
 class PullPolicy(Protocol):
     """A policy that chooses each pull anew; its choices may be random.
 
-    Laws are arrays of K probabilities. An entry more stands for an auxiliary arm, numbered K, that
-    always yields 0 (see `dpbai.audits.EarlyStopping`).
+    Laws are arrays of K probabilities. One more entry is that of an auxiliary arm, numbered K,
+    which always yields 0 (see `dpbai.audits.EarlyStopping`).
     """
 
     @property

@@ -1,7 +1,4 @@
-"""Policies as the paper's definitions see them, one pull at a time: their audit, on all tables.
-
-An elimination policy is one of them too.
-"""
+"""The exact audit of policies that choose pull by pull, elimination policies among them."""
 
 from __future__ import annotations
 
@@ -61,9 +58,8 @@ def pull_audit(
 class PullByPull:
     """The `PullPolicy` that pulls as an elimination policy does, for tiny budgets.
 
-    A phase pulls its arms in turn. Its noise is not part of the history, which shows no more than
-    the arms pulled; so the next arm is drawn given what is known of the survivors. Pulls that the
-    policy leaves unused go to arm 0.
+    A phase pulls its arms in turn. The history shows the arms pulled, not the noise, so the next
+    arm is drawn given the pulls so far. Pulls that the policy leaves unused go to arm 0.
 
     Parameters
     ----------
@@ -72,7 +68,7 @@ class PullByPull:
     """
 
     policy: Policy
-    # Audits come to the same history on many tables.
+    # Audits meet the same history on many tables.
     _known: dict[tuple[History, int], FloatArray] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -118,11 +114,11 @@ def _runs(history: History, stage: Stage) -> Iterator[tuple[float, tuple[int, in
         return
     phase = stage.phase
     order = np.repeat(phase.pulled, phase.pulls).tolist()
-    seen = [arm for arm, _ in history[: len(order)]]
-    if seen != order[: len(seen)]:
+    pulled = [arm for arm, _ in history[: len(order)]]
+    if pulled != order[: len(pulled)]:
         return
-    if len(seen) < len(order):
-        yield 1.0, (order[len(seen)], -1)
+    if len(pulled) < len(order):
+        yield 1.0, (order[len(pulled)], -1)
         return
     rewards = np.array([reward for _, reward in history[: len(order)]])
     parts = np.split(rewards, np.cumsum(phase.pulls)[:-1])

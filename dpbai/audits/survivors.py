@@ -1,10 +1,10 @@
 """The exact law of the survivors of a phase, or of several, given the empirical means.
 
 Survivors are ranked by `decoder @ (statistic + noise)`, and ties are broken evenly. The law is a
-closed form for two independent estimates, and for others a one-dimensional integral: over the least
+closed form for two independent estimates, and otherwise a one-dimensional integral: over the least
 surviving estimate where estimates are independent, over a sector of the plane where two coordinates
 are released. Integrands are smooth between known kinks, so that Gauss-Legendre rules are exact to
-rounding; all is done in logarithms, so that ratios of rare events are right.
+rounding, and logarithms, so that ratios of rare events are accurate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BLOCK = 1000
 
 
 def log_survival(phase: Phase, means: FloatArray) -> Law:
-    """Return the log probability of each surviving set, on each of many vectors of means.
+    """Return the log probability of each set that can survive, on each of n vectors of means.
 
     Parameters
     ----------
@@ -44,11 +44,6 @@ def log_survival(phase: Phase, means: FloatArray) -> Law:
         coordinates themselves, or decoded from at most two, and not from earlier releases.
     means : ndarray of shape (n, m)
         Empirical means of the m pulled arms.
-
-    Returns
-    -------
-    dict
-        Arrays of shape (n,), for all sets that can survive; minus infinity where one does not.
     """
     _check.kind(phase, "phase", Phase)
     if phase.remembered:
@@ -65,8 +60,8 @@ def log_joint_survival(
 ) -> Law:
     """Return the log probability that phases keep what they did, and the last of them each set.
 
-    They are one phase, or all of a path that are remembered, of which all but the last keep what
-    `before` says; with noise, they release at most two coordinates in all.
+    They are one phase, or all of a path that are remembered; all but the last keep what `before`
+    states. With noise, they release at most two coordinates in all.
     """
     phase = phases[-1]
     statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
@@ -126,7 +121,7 @@ def _along(phases: Sequence[Phase], before: Sequence[Survivors], released: Float
 
 
 def _independent(phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray) -> Law:
-    """Integrate over x, the least surviving estimate: the others that survive lie above x."""
+    """Integrate over x, the least surviving estimate: the other survivors lie above x."""
     if len(phase.active) == 2:
         lead = statistic[:, 0] - statistic[:, 1]
         chances = noise.log_cdf_of_difference(lead), noise.log_cdf_of_difference(-lead)
@@ -156,8 +151,8 @@ def _sectors(
 ) -> Law:
     """Two coordinates order the arms by their direction: constant between critical directions.
 
-    They are a complex number, in units of the noise, or a part of one. Quarter turns leave the law
-    of the noise alone; so each sector is turned to lie around the real axis, within 45 degrees.
+    They are a complex number, in units of the noise. Quarter turns do not change the law of the
+    noise, so each sector is turned to lie around the real axis, within 45 degrees.
     """
     scales = np.array([p.noise.standard_deviation for p in phases for _ in range(p.coordinates)])
     noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0)
@@ -199,7 +194,7 @@ def _sector(
     stop = np.maximum(0, first) + 2 * np.abs(second) + 2 * reach
     x, log_weights = rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), step)
     upper, lower = high * x - second[:, None], low * x - second[:, None]
-    # P(lower < Z < upper), from the tail in which the interval lies, lest digits cancel.
+    # P(lower < Z < upper), from the tail in which the interval lies, so that digits do not cancel.
     mirrored = upper + lower > 0
     upper, lower = np.where(mirrored, -lower, upper), np.where(mirrored, -upper, lower)
     log_upper = noise.log_cdf(upper)
@@ -214,10 +209,9 @@ def _sector(
 
 
 def reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, float]:
-    """Return within what distance densities fall to e^-45, and the length of one rule.
+    """Return the distance at which densities fall to e^-45, and the length of one rule.
 
-    A product of Laplace factors grows or falls by e^12 at most on either half of it. Those of
-    Gaussian noise have no largest rate, and are as steep where events are as rare.
+    A product of Laplace factors changes by e^12 at most on either half of it.
     """
     if isinstance(noise, Laplace):
         return 45 * noise.scale, 24 * noise.scale / factors
@@ -240,10 +234,7 @@ def rule(
 
 
 def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = ()) -> float:
-    """Return about how many numbers the law of its survivors takes for each row of means.
-
-    With remembered phases `before` it, that is the joint law.
-    """
+    """Return about how many numbers the law of its survivors takes for each row of means."""
     noise, arms, keep = phase.noise, len(phase.active), phase.keep
     sets = math.comb(arms, keep)
     if not isinstance(noise, Laplace | Gaussian) or (keep == arms and not before):

@@ -104,7 +104,7 @@ def _forms(
 def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
     """Return the likeliest forms, their chances to be negative, and a bound of all others."""
     order = np.argsort(-forms.log_bounds)
-    # Chernoff bounds stand for rivals that together are a small part.
+    # Chernoff bounds suffice for rivals that together are a small part.
     bounds = np.exp(forms.log_bounds[order])
     remaining = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)
     if forms.log_bounds.max(initial=-math.inf) < SMALLEST_LOG:
@@ -127,7 +127,7 @@ def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
         lost, sets, other = 0.0, [phase.active], 0.0
     else:
         decoder, best = phase.decoder, phase.active.index(instance.best)
-        phases = (*stage.known, phase)
+        phases = (*stage.remembered, phase)
         rivals = np.flatnonzero(~alike(decoder, best))
         lost = float(len(decoder) - 1 - rivals.size)
         _, chances, pruned = _chances(

@@ -96,7 +96,7 @@ def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) 
 def independent(phase: Phase) -> Phase:
     """Return a plan with the same answer and independent coordinates, or raise NotExactError."""
     if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
-        # Without noise, the empirical means themselves may stand for what is released.
+        # Without noise, the empirical means may be released themselves.
         decoder = phase.decoder @ phase.release
         phase = replace(phase, release_matrix=None, decoder_matrix=decoder)
     if (np.count_nonzero(phase.release, axis=0) > 1).any():
@@ -362,7 +362,7 @@ def _spikes(
             values = np.sort(weight / pulls * atoms(law)[0])
             step = float(np.diff(values).max(initial=0.0))
         discrete.append((step, deviation, values, pulls))
-    # Rewards whose own steps are no wider than what is known to be smooth only smooth it further.
+    # Rewards with steps narrower than a smooth density only smooth it further.
     discrete.sort(key=lambda part: part[0])
     while discrete and discrete[0][0] <= 4 * width:
         width = math.hypot(width, discrete.pop(0)[1])

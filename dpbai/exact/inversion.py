@@ -243,8 +243,8 @@ class Variables:
     def scan(self) -> FloatArray:
         """Points less than a deviation apart, of the first form, where its density matters."""
         inverse = self._inverses[0]
-        seen = np.isfinite(inverse.values[0])
-        grid, values = inverse.grid[0, seen], inverse.values[0, seen]
+        finite = np.isfinite(inverse.values[0])
+        grid, values = inverse.grid[0, finite], inverse.values[0, finite]
         tilted_means = np.diff(values) / np.diff(grid)
         fine = np.arange(0, tilted_means.size - 1, 1 / 4)
         points = np.interp(fine, np.arange(tilted_means.size), tilted_means)
@@ -336,12 +336,12 @@ class _Inverse:
             cost[excess > (least + allowed)[rows, farthest, None]] = np.inf
             choice = cost.argmin(axis=1)
             line = near[np.arange(rows.size), choice]
-            known = np.isfinite(cost[np.arange(rows.size), choice])
+            reachable = np.isfinite(cost[np.arange(rows.size), choice])
             excess = self._at(rows[:, None], line[:, None], offsets[rows])
-            served = pending[rows] & (excess <= (least + allowed)[rows]) & known[:, None]
+            served = pending[rows] & (excess <= (least + allowed)[rows]) & reachable[:, None]
             pending[rows, farthest] = False
             pending[rows] &= ~served
-            chosen.append((rows[known], line[known], served[known]))
+            chosen.append((rows[reachable], line[reachable], served[reachable]))
         rows, line, served = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
         if rows.size:
             ends = offsets[rows]
@@ -402,8 +402,8 @@ class _Inverse:
             rows, lines, steps, totals, points, served, errors, strict=True
         ):
             scale = step * self.units[row] ** self.tail / math.pi
-            seen = total * np.exp(slack[row, where]) * self.variables.rtol > error
-            low, high = total - np.where(seen, 0, error), total + np.where(seen, 0, error)
+            precise = total * np.exp(slack[row, where]) * self.variables.rtol > error
+            low, high = total - np.where(precise, 0, error), total + np.where(precise, 0, error)
             with np.errstate(divide="ignore"):
                 logs = np.log(scale * np.maximum([low, high], 0.0))
             result[:, row, where] = self._at(row, line, x) + logs

@@ -32,7 +32,7 @@ _SPREAD_OUT = 1.0  # steps that a deviation of Gaussian noise is, where Poisson'
 _PERIODS = np.arange(-4, 5)
 _TERMS = np.arange(-80, 40)
 _LADDER = 100
-_WIDEST = 1e100  # noise of so many steps hides all of them, to the last digit
+_WIDEST = 1e100  # in steps; wider noise makes no difference in doubles
 _MOST_NODES = 2**22
 
 
@@ -149,15 +149,15 @@ class LatticeForm:
         lowest = min(least_tilt, 1)
         angles = np.geomspace(lowest, math.pi, _rungs(math.log(math.pi / lowest)))
         sizes = self._exponents(np.asarray(tilt + 1j * angles)).real - least
-        seen = np.flatnonzero(sizes + np.log(angles / angles[0]) > -digits)
-        most = angles[min(int(seen.max(initial=-1)) + 1, angles.size - 1)]
+        relevant = np.flatnonzero(sizes + np.log(angles / angles[0]) > -digits)
+        most = angles[min(int(relevant.max(initial=-1)) + 1, angles.size - 1)]
         needed = min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1
         if needed > _MOST_NODES:
             raise RoughDensityError(f"it would take {needed} nodes")
         nodes = np.arange(needed)
         terms = np.exp(self._exponents(tilt + 2j * math.pi / count * nodes) - least)
         terms[0] /= 2
-        total = float(terms.real.sum())  # of what is impossible, rounding leaves nothing to be seen
+        total = float(terms.real.sum())  # 0 or less by rounding if the event is impossible
         return least + math.log(2 * total / count) if total > 0 else -math.inf
 
     def _exponents(self, z: ComplexArray) -> ComplexArray:

@@ -45,11 +45,11 @@ def bounds_of_union(forms: Variables, rows: IntArray, chances: FloatArray) -> tu
     if bounds[1] <= _TIGHT * bounds[0]:
         return bounds
     # Pairs of the likeliest forms first.
-    matter = np.flatnonzero(most > _HARDLY * chances[0])
-    matter = matter[np.argsort(second[matter], kind="stable")][:_MOST_PAIRS]
-    pairs.refine(matter)
+    relevant_pairs = np.flatnonzero(most > _HARDLY * chances[0])
+    relevant_pairs = relevant_pairs[np.argsort(second[relevant_pairs], kind="stable")][:_MOST_PAIRS]
+    pairs.refine(relevant_pairs)
     work = _MOST_WORK
-    for pair in matter.tolist():
+    for pair in relevant_pairs.tolist():
         value, used = pairs.probability(pair, work // 8)
         work -= used
         if value is not None:
@@ -136,8 +136,10 @@ class _Pairs:
             z = (np.ones((2, 1, heights.size)) * tilts[:, None, None]).astype(complex)
             z[axis] += 1j * heights
             sizes = self.log_mgf(rows, z).real[0] - level - np.log(np.abs(z[axis, 0]) / tilts[axis])
-            seen = np.flatnonzero(sizes > -_DIGITS)
-            height = heights[min(seen[-1] + 1, heights.size - 1)] if seen.size else heights[0]
+            relevant = np.flatnonzero(sizes > -_DIGITS)
+            height = (
+                heights[min(relevant[-1] + 1, heights.size - 1)] if relevant.size else heights[0]
+            )
             counts.append(math.ceil(height / math.sqrt(1 - alike**2) / steps[-1]) + 1)
         terms = int(np.count_nonzero(self.forms.weights[rows[:, 0]].any(axis=0)))
         work = (counts[0] * (2 * counts[1] + 1) + _SET_UP) * terms
