@@ -122,7 +122,7 @@ def fields(record: Any, **intervals: str) -> None:
         object.__setattr__(record, name, checked)
 
 
-def choice(value: Any, name: str, options: Sequence[str]) -> str:
+def one_of(value: Any, name: str, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`."""
     if not isinstance(value, str) or value not in options:
         allowed = ", ".join(repr(option) for option in options)
@@ -245,7 +245,7 @@ def _real(value: ArrayLike, name: str) -> NDArray[Any]:
 
 def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     """Return the active set as sorted, distinct arms in 0..arms-1."""
-    result = integers(value, name, least=0)
+    result = whole_numbers(value, name, least=0)
     if not result:
         raise ValueError(f"{name} must hold at least one arm, got none")
     if result[-1] >= arms or not all(map(operator.lt, result, result[1:])):
@@ -253,7 +253,7 @@ def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     return result
 
 
-def integers(value: Any, name: str, *, least: int) -> tuple[int, ...]:
+def whole_numbers(value: Any, name: str, *, least: int) -> tuple[int, ...]:
     """Return integers, each at least `least`, as a tuple of `int`."""
     result = value if type(value) is tuple else sequence(value, name)
     # Fast path: engines pass tuples of int, once for every active set.

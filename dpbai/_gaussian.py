@@ -118,7 +118,7 @@ def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
         If an argument is out of range.
     """
     epsilon, delta = _check.epsilon(epsilon), _check.proportion(delta, "delta")
-    _check.choice(calibration, "calibration", CALIBRATIONS)
+    _check.one_of(calibration, "calibration", CALIBRATIONS)
     if math.isinf(epsilon):
         return 0.0
     if calibration == "classic":

@@ -243,7 +243,7 @@ def _certificate(
     complete: bool,
     mechanism: Mechanism | None,
 ) -> Certificate:
-    _check.choice(neighbours, "neighbours", NEIGHBOURS)
+    _check.one_of(neighbours, "neighbours", NEIGHBOURS)
     _check.whole(group, "group")
     reward_bound = _check.positive(reward_bound, "reward_bound")
     if mechanism is not None:

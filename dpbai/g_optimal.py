@@ -26,8 +26,8 @@ _REFRESH = 50
 _MAX_STEPS = 100_000
 _ILL_CONDITIONED = 1e3
 _CORRECTIONS = 3
-_LEAST_TOLERANCE = 1e-12  # below, rounding error decides
-_DEPENDENT = 1e-9  # singular values that are smaller, by the largest, are 0
+_LEAST_TOLERANCE = 1e-12  # below, rounding errors dominate
+_DEPENDENT = 1e-9  # singular values below this share of the largest are 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,12 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
     weights = np.zeros(len(span.vectors))
     if not span.rank:
         return Design(weights, span.basis, 0.0)
-    # The design does not depend on the basis; in that of the start all numbers are of order one.
+    # The design does not depend on the basis; in this one all numbers are of order one.
     rows = _refined(span.coordinates, span.reduced, span.reduced[span.basis])
     weights[span.basis] = 1 / span.rank
     weights = _exchange(rows, weights, tolerance)
     weights = _reduce_support(rows, weights)
-    # No design has less than the rank: what is computed below it is rounding.
+    # No design has a smaller variance than the rank.
     variance = max(float(span.rank), float(_variances(rows, weights).max()))
     return Design(weights, np.flatnonzero(weights), variance)
 
@@ -238,7 +238,7 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     support = np.flatnonzero(weights)
     while support.size > rows.size:
         some = support[: rows.size + 1]
-        # Of several dependencies the projection of an arm on them all: it depends on no basis.
+        # Of several dependencies, the projection of an arm on all of them, which needs no basis.
         _, sizes, axes = linalg.svd((vectors[some][:, rows] * vectors[some][:, columns]).T)
         free = axes[np.count_nonzero(sizes > _DEPENDENT * sizes[0]) :]
         projection = free.T @ free

@@ -186,7 +186,7 @@ def two_armed(
     lengths = f"[{_SHORTEST}, {_LONGEST}]"
     x, y = _check.number(x, "x", lengths), _check.number(y, "y", lengths)
     gap = _check.number(gap, "gap", "(0, 0.5]")
-    _check.choice(means, "means", ("printed", "in-range"))
+    _check.one_of(means, "means", ("printed", "in-range"))
     best = 0.5 + gap if means == "printed" else 0.5
     theta = np.array([best / x, (best - gap) / y])
     return Instance(np.diag([x, y]), theta, bounded=means == "in-range")

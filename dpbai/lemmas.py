@@ -22,7 +22,7 @@ from dpbai.schedule import Schedule, ceil_div
 LEMMA_CONSTANT = 16
 FINITE_CONSTANT = 64
 TOGETHER_CONSTANT = 16
-_NO_NOISE = 2.0**20  # an epsilon that is larger, by what the rewards would have, changes no digit
+_NO_NOISE = 2.0**20  # times the scale of rewards; larger epsilons change no digit
 
 
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
@@ -85,12 +85,12 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
     """
     gap, weight = _check.positive(gap, "gap"), _check.positive(weight, "weight")
     pulls, arms = _check.whole(pulls, "pulls"), _check.whole(arms, "arms")
-    # Where the rewards alone would have it.
+    # The optimal t without noise.
     free = max(4 * gap / (arms * weight**2), math.ulp(0.0))
     most = _check.epsilon(epsilon) / weight
     if math.isinf(most):
         return exp_bound(-pulls * gap * free / 2)
-    # With less noise, no rival is likelier to win; and x below could be too small for the solver.
+    # An upper bound: less noise makes no rival likelier to win. It keeps x below from underflow.
     most = min(most, _NO_NOISE * free)
 
     def slope(x: float) -> float:

@@ -76,8 +76,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
-        pulled = _check.integers(self.pulled, "pulled", least=0)
-        pulls = _check.integers(self.pulls, "pulls", least=1)
+        pulled = _check.whole_numbers(self.pulled, "pulled", least=0)
+        pulls = _check.whole_numbers(self.pulls, "pulls", least=1)
         if len(set(pulled)) < len(pulled):
             raise ValueError(f"pulled must be distinct arms, got {_check.quoted(pulled)}")
         if len(pulls) != len(pulled):
@@ -280,11 +280,3 @@ def remembers(policy: Policy) -> bool:
     It then has `remembers = True`, and its `phase` takes the phases before as a third argument.
     """
     return getattr(policy, "remembers", False) is True
-
-
-def arms_of(policy: Policy) -> int:
-    """Return K, the number of arms of a policy; TypeError if it is none."""
-    features = _check.kind(policy, "policy", Policy).features
-    if np.ndim(features) != 2 or not len(features):
-        raise ValueError("policy must have features of shape (K, d)")
-    return len(features)

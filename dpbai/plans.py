@@ -14,7 +14,8 @@ from typing import Protocol, TypeGuard
 import numpy as np
 
 from dpbai import _check
-from dpbai.phase import Phase, Policy, arms_of, declared, remembers
+from dpbai.instance import Instance
+from dpbai.phase import Phase, Policy, declared, remembers
 
 Transcript = tuple[tuple[int, ...], ...]
 """The arms that survive phase 1, phase 2, and so on to the one recommended."""
@@ -28,6 +29,14 @@ class Representable(Policy, Protocol):
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return these plans of phase `index`."""
+
+
+def arms_of(policy: Policy) -> int:
+    """Return K, the number of arms of a policy; TypeError if it is none."""
+    features = _check.kind(policy, "policy", Policy).features
+    if np.ndim(features) != 2 or not len(features):
+        raise ValueError("policy must have features of shape (K, d)")
+    return len(features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,14 @@ class Stage:
     def first(cls, policy: Policy) -> Stage:
         """Return the stage at which a run begins."""
         return cls(policy, tuple(range(arms_of(policy))))
+
+    @classmethod
+    def on(cls, policy: Policy, instance: Instance) -> Stage:
+        """Return the first stage of a run on an instance, if it has as many arms as the policy."""
+        arms = arms_of(policy)
+        if arms != (others := _check.kind(instance, "instance", Instance).arms):
+            raise ValueError(f"policy and instance must have as many arms, got {arms}, {others}")
+        return cls.first(policy)
 
     def then(self, kept: tuple[int, ...]) -> Stage:
         """Return the stage that follows if these arms survive."""

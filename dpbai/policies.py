@@ -45,8 +45,8 @@ _OWN_UNIT = 200  # an exponent: up to 2^200, moments have the unit of the featur
 
 
 @dataclass(frozen=True, eq=False)
-class _Elimination:
-    """What all policies here are made from."""
+class _Planner:
+    """The parameters that all policies here share."""
 
     features: FloatArray
     _: KW_ONLY
@@ -58,7 +58,7 @@ class _Elimination:
 
 
 @dataclass(frozen=True, eq=False)
-class DPBAI(_Elimination):
+class DPBAI(_Planner):
     """DP-BAI: eliminate arms on noisy means of a Max-Det collection (Algorithm 1).
 
     Parameters
@@ -185,7 +185,7 @@ class DPBAIGauss(DPBAI):
     def __post_init__(self) -> None:
         super().__post_init__()
         vars(self)["delta"] = _check.proportion(self.delta, "delta")
-        _check.choice(self.calibration, "calibration", CALIBRATIONS)
+        _check.one_of(self.calibration, "calibration", CALIBRATIONS)
         if self.calibration == "classic" and 1 <= self.epsilon < math.inf:
             holds = math.exp(gaussian_log_delta(self.epsilon, self.sigma))
             warnings.warn(
@@ -208,7 +208,7 @@ class DPBAIGauss(DPBAI):
 
 
 @dataclass(frozen=True, eq=False)
-class ODLinBAI(_Elimination):
+class ODLinBAI(_Planner):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
     `features` and `budget` are those of `DPBAI`.
@@ -332,7 +332,7 @@ class DPOD(ODLinBAI):
     def __post_init__(self) -> None:
         super().__post_init__()
         vars(self)["epsilon"] = _check.epsilon(self.epsilon)
-        _check.choice(self.norm, "norm", NORMS)
+        _check.one_of(self.norm, "norm", NORMS)
         self.noise(self.scaled_features)  # a scale that overflows fails here
 
     def noise(self, vectors: FloatArray) -> Noise:

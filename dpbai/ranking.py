@@ -79,8 +79,8 @@ class Ranking:
         sizes = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + self.reach
         if decoder is not None:
             sizes = np.abs(decoder) @ sizes
-        # Beyond this distance there is no tie, whatever the exact sizes; nor with an arm that was
-        # left out, which lags behind by a share `_NEAR`, or more, of what a vertex does.
+        # Beyond this margin no two arms tie, including those that are not compared, whose distance
+        # to a vertex is at least a share `_NEAR`.
         margin = 2 * ROUNDING / _NEAR * sizes.max()
         last = len(estimates) - self.keep
         first = self.keep == 1

@@ -23,9 +23,9 @@ BoolArray = NDArray[np.bool_]
 
 _WIDE, _SWEEPS = 30, 100
 _SWAP_GAIN = 1e-10
-_MISSED = 1e-9  # of the largest entry of a column
+_TOLERANCE = 1e-9  # of the largest entry of a column
 _ROUNDING = 1e-12
-_PLAIN = 1e-9  # of moments, whose rounding errors are below 1e-13 of the largest
+_PLAIN = 1e-9  # a reciprocal condition number, far above rounding errors of 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +80,9 @@ class Span:
         for scaled, rows, columns in ways:
             indices = pivots(unit_rows(scaled), self.rank)
             parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
-            missed = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
+            residuals = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
             largest = np.abs(vectors).max(axis=0)
-            error = float(np.abs(missed / np.where(largest > 0, largest, 1.0)).max())
+            error = float(np.abs(residuals / np.where(largest > 0, largest, 1.0)).max())
             found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
         _, basis, parts, rows = min(found, key=lambda way: way[0])
         # With pivots, and the longest coordinates first, each of them is accurate.
@@ -107,7 +107,7 @@ class Span:
             return np.empty(0, dtype=np.int64), vectors
         for scaled, rows, _ in balancings(vectors):
             units = _divided(scaled, np.abs(scaled).max(axis=0))
-            with np.errstate(all="ignore"):  # a direction that is lost shows in what is missed
+            with np.errstate(all="ignore"):  # a lost direction shows in the error below
                 indices = pivots(units, self.rank)
             if rows.any():
                 indices = swap_search(units, indices, rows)
@@ -115,10 +115,9 @@ class Span:
             # The coordinates must reproduce the vectors, whatever the scales of rows.
             largest = np.abs(vectors).max(axis=0)
             with np.errstate(all="ignore"):
-                missed = np.abs(coordinates @ vectors[indices] - vectors) / largest
-            error = float(missed.max())
+                error = float((np.abs(coordinates @ vectors[indices] - vectors) / largest).max())
             found.append((error if error >= 0 else np.inf, indices, coordinates))
-            if error <= _MISSED:
+            if error <= _TOLERANCE:
                 break
         return min(found, key=lambda basis: basis[0])[1:]
 
@@ -266,8 +265,8 @@ def coordinates_in(
         coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
     except np.linalg.LinAlgError:
         raise ValueError(
-            "vectors must not differ so much in scale: rounding errors hide which of them are "
-            "independent; give arms and features in units in which they are of one order"
+            "vectors must not differ so much in scale that rounding errors hide which of them are "
+            "independent: give arms and features in units in which they are of one order"
         ) from None
     if rows is not None and rows.any():
         # Balanced rows have coordinates of order one; rounding errors of zeros are removed.

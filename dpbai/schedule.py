@@ -85,8 +85,8 @@ class Schedule:
         for name, least in (("arms", 2), ("dimension", 1), ("budget", 1)):
             value = _check.whole(getattr(self, name), name, least=least)
             object.__setattr__(self, name, value)
-        _check.choice(self.convention, "convention", CONVENTIONS)
-        _check.choice(self.budget_rule, "budget_rule", BUDGET_RULES)
+        _check.one_of(self.convention, "convention", CONVENTIONS)
+        _check.one_of(self.budget_rule, "budget_rule", BUDGET_RULES)
         enough(self.budget, self.least_budget, self.arms, self.dimension)
 
     @property

@@ -26,7 +26,7 @@ from dpbai._parallel import in_any_order
 from dpbai._threads import one_thread
 from dpbai.instance import Instance
 from dpbai.noise import Noise
-from dpbai.phase import Phase, Policy, arms_of, remembers
+from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
 from dpbai.ranking import sorted_rows
 
@@ -103,7 +103,7 @@ class Simulation:
         """
         level = _check.proportion(level, "level")
         _check.non_negative(within, "within")
-        _check.choice(method, "method", get_args(IntervalMethod))
+        _check.one_of(method, "method", get_args(IntervalMethod))
         near = round(self.within(within) * self.trials)
         return binomial_interval(near, self.trials, (1 - level) / 2, method)
 
@@ -159,9 +159,7 @@ def simulate(
         the one asked for or overspends.
     """
     trials = _check.trials(trials)
-    arms = arms_of(policy)
-    if arms != _check.kind(instance, "instance", Instance).arms:
-        raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    Stage.on(policy, instance)
     if executor is not None:
         _check.kind(executor, "executor", Executor)
     if trials <= _PART:
@@ -197,7 +195,7 @@ class _Group:
 @one_thread
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     rng = _check.generator(seed)
-    # The trials that reached each plan, in parts, each with its stage and with what it released.
+    # The trials that reached each plan, in parts: stage and releases.
     first = Stage.first(policy)
     reached: dict[object, list[tuple[Stage, FloatArray]]]
     reached = {first.key: [(first, np.empty((trials, 0)))]}
@@ -269,7 +267,7 @@ def _run(
                     yield groups[0], (arm,), np.empty((count, 0))
             continue
         survivors = phase.survivors(released, rng)
-        if several:  # the same places in other active sets
+        if several:  # the same positions in other active sets
             owners = np.repeat(np.arange(len(groups)), trials)[:, None]
             active = np.array([group.phase.active for group in groups])
             places = np.searchsorted(phase.active, survivors)

@@ -132,7 +132,7 @@ def study(
         partial(simulate, cells[number].policy, instance, trials=trials, seed=seeds[number])
         for number in missing
     ]
-    from tqdm.auto import tqdm  # these two take longer to import than all of dpbai
+    from tqdm.auto import tqdm  # slow to import, as pandas
 
     with tqdm(total=len(cells), initial=len(results), disable=not progress, unit="cell") as bar:
         for position, result in in_any_order(calls, executor):
@@ -237,5 +237,5 @@ class CellFile:
 
     def _append(self, line: str) -> None:
         with self.path.open("ab", buffering=0) as file:
-            file.write(line.encode())  # at once, so that lines of two processes do not mix
+            file.write(line.encode())  # in one call, so that lines of two processes do not mix
             os.fsync(file.fileno())

@@ -33,7 +33,7 @@ def hoeffding(deviation: float, ranges: ArrayLike) -> float:
     widths = _check.vector(ranges, "ranges")
     if not (widths >= 0).all():
         raise ValueError("ranges must be at least 0")
-    spread = math.hypot(*widths)  # whose squares may be too large or too small for a double
+    spread = math.hypot(*widths)  # squares may overflow or underflow
     ratio = deviation / spread if spread and math.isfinite(deviation) else math.inf
     return exp_bound(-2 * ratio * ratio)
 
@@ -80,7 +80,7 @@ class SubExponential:
         if not sizes.any():
             raise ValueError("coefficients must not all be 0")
         taus, bs = np.array([(part.tau, part.b) for part in parts]).T
-        with np.errstate(over="ignore"):  # what is too large is refused
+        with np.errstate(over="ignore"):  # the constructor refuses infinity
             return cls(math.hypot(*(sizes * taus)), float((sizes * bs).max()))
 
     @property
@@ -125,5 +125,5 @@ def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Fl
     spread = 2 * (v + b * x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
-    # As `exp_bound`: 0 is for what cannot happen.
+    # As `exp_bound`, 0 is for impossible events only.
     return np.where((x < np.inf) & (spread > 0), np.maximum(bound, math.ulp(0.0)), bound)

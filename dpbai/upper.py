@@ -168,7 +168,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     sigma, arm = None, partial(suboptimal_arm, epsilon=policy.epsilon)
     if isinstance(policy, DPBAIGauss):
         sigma, arm = policy.sigma, partial(suboptimal_arm_gauss, sigma=policy.sigma)
-    # For DP-BAI the terms of rewards and of noise are bounded alike: it has each phase twice.
+    # For DP-BAI the terms of rewards and noise have the same bound: each phase counts twice.
     second = schedule.M if sigma is None else schedule.M - schedule.M1
     allowed = 2 * schedule.M1 * schedule.lam + 6 * second
     prefactor = 2 * allowed if sigma is None else allowed
@@ -221,7 +221,7 @@ def gauss_upper_bound(policy: DPBAIGauss, instance: Instance) -> float:
 
 
 def _checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
-    if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may add noise that the proof ignores
+    if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may have other noise
         raise TypeError(
             f"policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, "
             f"got {type(policy).__name__}"

@@ -173,7 +173,7 @@ class Audit:
             total = np.zeros(len(self.pairs))
             for values in self.log_probabilities:
                 this, other = values[pairs]
-                # In logarithms: e^epsilon may be no double where its product with P' is one.
+                # In logarithms, since e^epsilon alone may overflow.
                 with np.errstate(invalid="ignore"):
                     below = np.where(np.isneginf(other), -math.inf, epsilon + other - this)
                 total += np.exp(this) * -np.expm1(np.minimum(below, 0))

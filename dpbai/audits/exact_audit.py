@@ -21,7 +21,7 @@ from dpbai.audits.survivors import BLOCK, Survivors, log_joint_survival, surviva
 from dpbai.phase import Phase, Policy
 from dpbai.plans import Reads, Stage, Transcript
 
-_PLAN = 1e4  # to plan a phase takes as long as to compute so many numbers
+_PLAN = 1e4  # the cost of a plan, in computed numbers
 
 
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
@@ -58,10 +58,10 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     blocks = _blocks(chain.from_iterable(reads for _, reads in plans.values()))
     grid = TableGrid(blocks, (0.0, reward_bound), len(first.active))
     check_grid(grid, outputs=ends + len(plans), computed=computed)
-    # The longest paths first: what has no exact law is refused before much has been computed.
+    # The longest paths first, so that a missing exact law is found early.
     laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
     reached: dict[Transcript, FloatArray] = {(): np.zeros(grid.size)}
-    for past in plans:  # in which what leads to a plan comes before it
+    for past in plans:  # a plan comes after those that lead to it
         if (before := reached.pop(past, None)) is not None:
             for kept, values in laws[past].items():
                 reached[*past, kept] = values if len(plans[past][0]) > 1 else before + values

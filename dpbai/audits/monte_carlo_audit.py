@@ -16,8 +16,8 @@ from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
-from dpbai.phase import Policy, arms_of, remembers
-from dpbai.plans import Stage, Transcript
+from dpbai.phase import Policy, remembers
+from dpbai.plans import Stage, Transcript, arms_of
 from dpbai.ranking import sorted_rows
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
@@ -44,7 +44,7 @@ class LowerBound:
     epsilon: float
     delta: float
     level: float
-    event: frozenset[Transcript] = field(repr=False)  # millions of characters
+    event: frozenset[Transcript] = field(repr=False)  # may be huge
     hits: tuple[int, int]
     runs: int
 
@@ -112,7 +112,7 @@ def run_on_table(
     _check.kind(rng, "rng", np.random.Generator)
     first = Stage.first(policy)
     rows, trials = _rows(table, len(first.active)), _check.trials(trials)
-    # Where trials are, and what they released if that is remembered.
+    # Stages of trials, with their releases if these are remembered.
     reached = [(first, np.empty((trials, 0)))]
     ended: Counter[Transcript] = Counter()
     while reached:

@@ -13,10 +13,10 @@ from dpbai._check import FloatArray
 from dpbai.audits.audit import Audit, TableGrid, check_grid, check_work
 from dpbai.audits.pull import History, Output, PullPolicy, output_law
 from dpbai.audits.survivors import log_survival
-from dpbai.phase import Policy, arms_of
-from dpbai.plans import Stage
+from dpbai.phase import Policy
+from dpbai.plans import Stage, arms_of
 
-_HISTORY = 200.0  # to go on with a history takes as long as to compute so many numbers
+_HISTORY = 200.0  # the cost of a history, in computed numbers
 
 
 def pull_audit(
@@ -36,7 +36,7 @@ def pull_audit(
         of that of the n-th pull of the arm.
     """
     _check.kind(policy, "policy", PullPolicy)
-    _check.choice(neighbours, "neighbours", ("reward", "column"))
+    _check.one_of(neighbours, "neighbours", ("reward", "column"))
     grid = TableGrid.full(policy.arms, policy.budget)
     alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
     check_grid(grid, outputs=1, neighbours=alike)

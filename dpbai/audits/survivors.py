@@ -162,8 +162,7 @@ def _sectors(
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
     angles = np.concatenate([np.angle(1j * gaps), np.angle(-1j * gaps), diagonals]) % (2 * math.pi)
     angles = np.unique(angles)
-    # So far out twins tie, whose rows of the decoder are equal to within rounding, and hardly any
-    # other arms.
+    # Far out, only arms whose decoder rows are equal to within rounding tie.
     far = 1 + max(float(phase.reach.max(initial=0.0)) for phase in phases)
     law: Law = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
@@ -201,7 +200,7 @@ def _sector(
     width = (high - low) * x
     with np.errstate(divide="ignore", invalid="ignore"):
         between = log_upper + np.log(-np.expm1(noise.log_cdf(lower) - log_upper))
-        # Where the interval is so narrow that digits cancel all the same, the density is constant.
+        # In an interval so narrow that digits still cancel, the density is constant.
         constant = noise.log_density((upper + lower) / 2) + np.log(width)
     between = np.where(width < _NARROW * noise.standard_deviation, constant, between)
     density = noise.log_density(x - first[:, None])

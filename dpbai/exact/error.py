@@ -43,7 +43,7 @@ from dpbai.plans import Stage
 from dpbai.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical
 
-_BLOCK = 64  # released coordinates that are inverted together
+_BLOCK = 64  # coordinates that are inverted together
 _MOST_SPIKES = 2**12
 
 
@@ -84,10 +84,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
 def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
     """Return the first stage of a run, for an instance with one best arm."""
     _check.number(rtol, "rtol", interval)
-    first = Stage.first(policy)
-    arms = len(first.active)
-    if arms != _check.kind(instance, "instance", Instance).arms:
-        raise ValueError(f"policy and instance must have as many arms, got {arms}, {instance.arms}")
+    first = Stage.on(policy, instance)
     if len(instance.ties) > 1:
         raise NotExactError(f"arms {list(instance.ties)} tie for the best")
     return first
@@ -275,11 +272,11 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
     normals: FloatArray = (decoder[best] - decoder)[~alike(decoder, best)]
     if not len(normals):
         return normals
-    # The order of the angles does not depend on the units of the coordinates; its rounding does.
+    # Units of the coordinates change rounding errors, not the order of the angles.
     units = np.abs(normals).max(axis=0)
     x, y = np.pad(normals / np.where(units > 0, units, 1), ((0, 0), (0, 2 - units.size))).T
     angles = np.arctan2(y, x)
-    # Seen from the first, so that a fan of less than a half turn does not cross the cut.
+    # Relative to the first, so that a fan of less than half a turn does not cross the branch cut.
     turned = (angles - angles[0] + np.pi) % (2 * np.pi) - np.pi
     low, high = int(turned.argmin()), int(turned.argmax())
     if turned[high] - turned[low] >= np.pi:

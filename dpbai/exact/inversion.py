@@ -41,8 +41,8 @@ from dpbai.ranking import BoolArray
 _MOST_WORK = 2**26
 _SLICE = 2**17
 _ROUNDING = 1e-12
-_EPSILON = 1e-15  # of a sum's terms, its rounding error
-_EXPONENTS = 0.5  # of that, the error of an exponent of size 1; they fall either way
+_EPSILON = 1e-15  # relative rounding error of a sum
+_EXPONENTS = 0.5  # of that, the rounding error of an exponent of size 1
 _MOST_EXCESS = 1.0
 _MARGIN = 3.0
 _NEIGHBOURS = np.arange(-12, 13)
@@ -145,7 +145,7 @@ class Variables:
     @cached_property
     def log_bounds(self) -> FloatArray:
         """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
-        # About the tilt that would be best for a normal form.
+        # Around the optimal tilt of a normal form.
         best = np.maximum(self.means / self.deviations, 0.1) / self.deviations
         tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
         tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
@@ -209,7 +209,7 @@ class Variables:
         poles = np.nan_to_num(self._poles)
         units = np.maximum(self._narrowed, _NARROWEST * self.deviations)
         ladder = poles[:, None] + self._ladder(self._room - poles, units)
-        # How right it has to be, a part of the residue, is the slack that `_beside_pole` allows.
+        # The accuracy relative to the residue is set by the slack in `_beside_pole`.
         return {
             (sign, tail): _Inverse(self, sign * ladder[:, ::sign], units, tail=tail)
             for sign, tail in product((1, -1), (True, False))
@@ -264,8 +264,8 @@ class _Inverse:
         self, variables: Variables, grid: FloatArray, units: FloatArray, *, tail: bool
     ) -> None:
         self.variables, self.grid, self.units, self.tail = variables, grid, units, tail
-        # A line far from a point's saddle makes all errors larger, by e^excess: those of rounding
-        # must stay within the tolerance, the others are kept smaller by as much.
+        # A line away from the saddle point enlarges all errors by e^excess: rounding errors must
+        # stay within the tolerance, and other errors are smaller by this factor.
         self.excess = min(math.log(variables.rtol / _ROUNDING), _MOST_EXCESS)
         self.digits = 4 - math.log(variables.rtol) + self.excess
         self.most_slack = 6 - math.log(variables.rtol)
@@ -327,7 +327,7 @@ class _Inverse:
         chosen: list[tuple[IntArray, ...]] = []
         pending = where.copy()
         while pending.any():
-            # Farthest points first: the lines that they need serve many nearer ones.
+            # Farthest points first: their lines serve many nearer ones.
             rows = np.flatnonzero(pending.any(axis=1))
             farthest = np.where(pending, np.abs(offsets), -1.0)[rows].argmax(axis=1)
             near = np.clip(best[rows, farthest, None] + _NEIGHBOURS, 0, self.grid.shape[1] - 1)
@@ -379,11 +379,11 @@ class _Inverse:
         Where rounding errors leave too few digits, far from the saddle point, bounds differ.
         """
         nodes = np.ceil(self._reach(rows, lines) / steps) + 1
-        if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # or than an integer holds
+        if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # before conversion to integers
             raise RoughDensityError(f"it would take {nodes.max():.3g} nodes")
         counts: IntArray = nodes.astype(np.int64)
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
-        # An exponent has a rounding error of its own, and its parts are of this size for z = 1.
+        # The exponents have rounding errors, too, in proportion to these lengths.
         lengths = np.array([np.abs(x).max() for x in points])
         totals, magnitudes, squares = [np.zeros(x.size) for x in points], *np.zeros((2, rows.size))
         size = max(1, _SLICE // rows.size)
@@ -417,7 +417,7 @@ class _Inverse:
         """
         nodes = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
         if rows.size > 1:
-            times = sizes.astype(np.intp)  # where that is 32 bits, NumPy refuses others
+            times = sizes.astype(np.intp)  # NumPy requires it on 32-bit platforms
             rows, lines = np.repeat(rows, times), np.repeat(lines, times)
             steps = np.repeat(steps, times)
         s = self.grid[rows, lines]
@@ -446,7 +446,7 @@ class _Inverse:
             sizes = logs[:, 1:] - logs[:, :1] + np.log(_HEIGHTS[:stop])
             if self.tail:
                 sizes -= np.log(np.abs(z[:, 1:] / s))
-            # Negligible from where it is so over a decade; isolated zeros do not count.
+            # Negligible over a whole decade: isolated zeros do not count.
             windows = np.lib.stride_tricks.sliding_window_view(
                 sizes < -self.digits, _DECADE, axis=1
             )

@@ -21,7 +21,7 @@ import scipy
 from dpbai._check import FloatArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 
-_FLANK = 40.0  # beyond so many scales of the noise there is nothing of a point
+_FLANK = 40.0  # scales of the noise, beyond which a point contributes nothing
 _MOST_POINTS = 2**19
 
 
@@ -55,7 +55,7 @@ class LatticeVariable:
             )
         points = np.arange(low, high + 1)
         self._points: FloatArray = start + step * points.astype(np.float64)
-        # Where the density has kinks; and the feet of spikes so thin that no node would meet them.
+        # The kinks of the density, and the ends of narrow spikes, which a rule could miss.
         flank = _FLANK * scale
         feet = np.array([-flank, 0.0, flank] if 2 * flank < step else [0.0])
         self.knots: FloatArray = np.add.outer(self._points, feet).ravel()
@@ -109,7 +109,7 @@ class LatticeVariable:
         at = np.searchsorted(self._points, x, side="right")
         after_left = x - self._points[np.maximum(at - 1, 0)]
         before_right = self._points[np.minimum(at, self._points.size - 1)] - x
-        # Where there is no point on a side, the sum is 0 and the distance of no account.
+        # Where there is no point on a side, the sum is 0, whatever the distance.
         left = self._left_decayed[at] * np.exp(-np.maximum(after_left, 0) / self._scale)
         right = self._right_decayed[at] * np.exp(-np.maximum(before_right, 0) / self._scale)
         return at, left / 2, right / 2

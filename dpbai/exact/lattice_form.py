@@ -28,7 +28,7 @@ from dpbai.rewards import RewardLaw
 
 _SAME_STEP = 1e-14
 _MOST_TILT = 600.0
-_SPREAD_OUT = 1.0  # steps that a deviation of Gaussian noise is, where Poisson's formula is short
+_SPREAD_OUT = 1.0  # deviation of Gaussian noise in steps, from which Poisson's formula is short
 _PERIODS = np.arange(-4, 5)
 _TERMS = np.arange(-80, 40)
 _LADDER = 100
@@ -183,7 +183,7 @@ class LatticeForm:
             else:
                 below *= (2 - rate * f + rate / left) / (4 * left)
                 above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
-            with np.errstate(divide="ignore"):  # far beyond its rate they cancel
+            with np.errstate(divide="ignore"):  # far beyond the rate they cancel
                 return np.asarray(np.log(below + sure - above))
         if not self.spread:
             return np.asarray(np.log(sure - (1 - self.tie if self.beyond == 0 else 0.0)))

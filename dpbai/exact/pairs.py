@@ -24,7 +24,7 @@ _RAY = 2.0 ** np.arange(-3, 0.25, 0.5)
 _MOST_PAIRS = 450
 _MOST_ALIKE = 0.97  # correlation
 _MOST_WORK = 2**21  # nodes times terms, of all pairs together
-_SET_UP = 150  # nodes that a pair costs before
+_SET_UP = 150  # nodes, the fixed cost of a pair
 _HARDLY = 1e-4
 _TIGHT = 1.1
 _BELOW, _ABOVE = np.geomspace(0.02, 0.95, 16), np.linspace(0.05, 0.98, 14)
@@ -66,7 +66,7 @@ class _Pairs:
         self.forms, self.rows = forms, np.stack([first, second])
         self.limits: FloatArray = forms.terms.limits
         best = np.maximum(forms.means / forms.deviations, 1.0) / forms.deviations
-        # Along the ray to the tilts of both forms for themselves, were they normal.
+        # Along the ray to the optimal tilts of each form, as if normal.
         ray = best[self.rows] / np.maximum(1, self._load(self.rows, best[self.rows]))
         tried = 0.95 * ray[:, :, None] * _RAY
         exponents = self.log_mgf(self.rows, tried.astype(complex)).real
@@ -123,7 +123,7 @@ class _Pairs:
         steps, counts = [], []
         for axis in (0, 1):
             (room,) = self._room(rows, tilts[:, None], axis).tolist()
-            if not room > 0:  # the other tilt is as large as it may be
+            if not room > 0:  # the other tilt is at its limit
                 return None, 0
             moved = np.append(tilts[axis] * _BELOW, tilts[axis] + min(room, tilts[axis]) * _ABOVE)
             other = (np.ones((2, 1, moved.size)) * tilts[:, None, None]).astype(complex)
@@ -145,7 +145,7 @@ class _Pairs:
         work = (counts[0] * (2 * counts[1] + 1) + _SET_UP) * terms
         if work > most_work:
             return None, 0
-        # The conjugate of a node has the conjugate value: half of the plane will do.
+        # Conjugate nodes have conjugate values: half of the plane suffices.
         t = np.meshgrid(
             steps[0] * np.arange(counts[0]),
             steps[1] * np.arange(-counts[1], counts[1] + 1),
@@ -169,7 +169,7 @@ def union_bounds(chances: FloatArray, low: FloatArray, high: FloatArray) -> tupl
     the pairs of the heaviest spanning tree.
     """
     below = 0.0
-    for size in range(1, np.count_nonzero(chances) + 1):  # the likeliest alone may give more
+    for size in range(1, np.count_nonzero(chances) + 1):  # fewer events may give a larger bound
         some = chances[:size]
         ratios = high[:size, :size].sum(axis=1) / some
         whole = np.floor(ratios)

@@ -104,7 +104,7 @@ def log_integral(
         if left.size > most_panels:
             raise RoughDensityError("the integral over it does not converge")
         coarse, fine = panels(left, right)
-        # Panels refine together, and one that has converged leaves.
+        # All panels are refined together, except those that have converged.
         tolerance = rtol / 30 * (done[1] + fine[1].sum())
         good = (np.abs(fine - coarse) <= tolerance).all(axis=0)
         done += fine[:, good].sum(axis=1)

@@ -25,7 +25,7 @@ from dpbai.rewards import Bernoulli, Empirical, RewardLaw, Uniform
 ComplexArray = NDArray[np.complex128]
 
 _LARGEST_EXPONENT = 600.0
-_SQUARED = 1e150  # has a finite square
+_SQUARED = 1e150  # its square is finite
 _SERIES_BELOW = 0.25
 _SERIES = 1 / special.factorial(np.arange(2, 15))  # of (e^x - 1 - x) / x^2
 _SINH = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x)/x, from x^2 on

@@ -41,7 +41,7 @@ def success_curves(
         If `along` is neither, or `table` has no policy with a finite epsilon, or along epsilon if
         such a policy has an infinite one, too.
     """
-    _check.choice(along, "along", ("budget", "epsilon"))
+    _check.one_of(along, "along", ("budget", "epsilon"))
     across = "epsilon" if along == "budget" else "budget"
     everywhere = np.isinf(table["epsilon"].groupby(table["policy"]).min())  # without epsilon
     private = table[~table["policy"].map(everywhere)]

@@ -29,8 +29,8 @@ from dpbai.field.session.records import (
     named,
 )
 from dpbai.field.session.rewards import UNIT, Range, Sum, checked_range
-from dpbai.phase import Phase, Policy, arms_of
-from dpbai.plans import Stage
+from dpbai.phase import Phase, Policy
+from dpbai.plans import Stage, arms_of
 from dpbai.ranking import Ranking
 
 
