@@ -180,8 +180,8 @@ def two_armed(
     gap : float
         Delta, in (0, 1/2].
     means : {"printed", "in-range"}
-        "printed": means 0.5 + gap and 0.5, so that uniform rewards reach 1 + 2 gap, outside the
-        model of the paper. "in-range": means 0.5 and 0.5 - gap, with rewards in [0, 1].
+        "printed": 0.5 + gap and 0.5, so that uniform rewards reach 1 + 2 gap, outside the model of
+        the paper. "in-range": 0.5 and 0.5 - gap, with rewards in [0, 1].
     """
     lengths = f"[{_SHORTEST}, {_LONGEST}]"
     x, y = _check.number(x, "x", lengths), _check.number(y, "y", lengths)

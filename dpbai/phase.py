@@ -38,11 +38,9 @@ class Phase:
     ----------
     index : int
         p, counted from 1.
-    active : tuple of int
-        Arms in play, increasing.
-    pulled : tuple of int
-        The m arms to pull, distinct, since no reward is used twice. They need not be active: an arm
-        that is out may tell the active ones apart.
+    active, pulled : tuple of int
+        Arms in play, increasing; and the m arms to pull, distinct, since no reward is used twice.
+        They need not be active: an arm that is out may help to compare the active ones.
     pulls : tuple of int
         How often to pull each of them, each at least 1.
     noise : Noise
@@ -189,7 +187,7 @@ class Phase:
         """Return the surviving arms, increasing, shape (trials, keep).
 
         `released` has shape (trials, remembered + q). Of arms that tie for the last places, all are
-        equally likely to survive; nothing is drawn from `rng` where there is no tie.
+        equally likely to survive; `rng` is used only then.
         """
         some, kept = self._ranking.survivors(released, rng)
         arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
@@ -267,7 +265,7 @@ class Policy(Protocol):
     def budget(self) -> int:
         """T, which the pulls of all phases together never exceed.
 
-        A policy that may exceed it, as with the paper's own T', says so by a property `most_pulls`.
+        A policy that may exceed it, as with the paper's own T', has a property `most_pulls`.
         """
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:

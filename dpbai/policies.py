@@ -166,16 +166,11 @@ class DPBAIGauss(DPBAI):
     delta : float
         Privacy parameter, in (0, 1).
     calibration : {"analytic", "classic"}
-        "classic" is the paper's variance 2 ln(1.25/delta) / (epsilon n)^2, which is proved only for
-        epsilon < 1 and does not give the stated delta for large epsilon. "analytic" is the exact
+        "classic" is the paper's variance 2 ln(1.25/delta) / (epsilon n)^2, proved for epsilon < 1;
+        from epsilon = 1 on, a `UserWarning` states the delta that holds. "analytic" is the exact
         calibration of Balle and Wang (2018), right for every epsilon and smaller.
 
     The others are those of `DPBAI`.
-
-    Warns
-    -----
-    UserWarning
-        For the classic calibration at epsilon >= 1, with the delta that holds.
     """
 
     _: KW_ONLY
@@ -211,17 +206,13 @@ class DPBAIGauss(DPBAI):
 class ODLinBAI(_Planner):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
-    `features` and `budget` are those of `DPBAI`.
-
-    Notes
-    -----
     R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
     sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
-    arms, the last phase one. The support of a design in rank r is at most r(r+1)/2, so that
-    rounding up stays within what m leaves.
+    arms, or all if there are fewer; the last phase keeps one. The support of a design in rank r is
+    at most r(r+1)/2, so that rounding up stays within what m leaves.
 
-    With fewer than ceil(d/2^r) arms, phase r pulls and keeps all of them. Features all beyond 2^200
-    or all below 2^-200 are scaled by a power of two, and release and noise with them.
+    `features` and `budget` are those of `DPBAI`. Features all beyond 2^200 or all below 2^-200 are
+    scaled by a power of two, and release and noise with them.
     """
 
     def __post_init__(self) -> None:
@@ -294,10 +285,7 @@ class ODLinBAI(_Planner):
         )
 
     def _rounded_up(self, weights: FloatArray) -> IntArray:
-        """Return ceil(pi_i m) in exact arithmetic: floats would round 7 up to 8, or overspend.
-
-        What exceeds a whole number by less than a millionth is a rounding error.
-        """
+        """Return ceil(pi_i m) in exact arithmetic, except for an excess below a millionth."""
         shares = [Fraction(weight) for weight in weights.tolist()]
         scale = self.pulls_per_phase / (sum(shares) or 1)
         pulls = [max(1, math.ceil(share * scale - _ROUNDING)) for share in shares]
@@ -307,6 +295,9 @@ class ODLinBAI(_Planner):
 @dataclass(frozen=True, eq=False)
 class DPOD(ODLinBAI):
     """DP-OD: OD-LinBAI with Laplace noise on each coordinate of the moment vector (App. E).
+
+    The noise depends on the coordinates of the features: rotating or rescaling them changes the
+    policy. Active arms that span fewer dimensions are released in an orthonormal basis of the span.
 
     Parameters
     ----------
@@ -318,11 +309,6 @@ class DPOD(ODLinBAI):
         can reach sqrt(d) epsilon. "l1" keeps the stated epsilon.
 
     `features` and `budget` are those of `ODLinBAI`.
-
-    Notes
-    -----
-    The noise depends on the coordinates of the features: rotating or rescaling them changes the
-    policy. Active arms that span fewer dimensions are released in an orthonormal basis of the span.
     """
 
     _: KW_ONLY

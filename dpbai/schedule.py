@@ -59,14 +59,12 @@ class Schedule:
 
     Parameters
     ----------
-    arms : int
-        K, at least 2.
-    dimension : int
-        d, the length of the feature vectors, at least 1.
+    arms, dimension : int
+        K, at least 2, and d, at least 1.
     budget : int
-        T, the number of pulls that must not be exceeded: one at least for each planned arm.
+        T, with one pull at least for each planned arm.
     convention : {"printed", "proof"}
-        Which of the two sequences of sizes to use: that of Sec. 3, or that of the proof.
+        The sequence of sizes of Sec. 3, or that of the proof.
     budget_rule : {"strict", "printed"}
         Whether T' is lowered until the dearest plan that any active sets can cause stays within T.
     collections : callable

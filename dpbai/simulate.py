@@ -97,7 +97,7 @@ class Simulation:
         level : float, default 0.95
             Confidence, in (0, 1).
         method : {"wilson", "exact"}
-            Wilson's, or that of Clopper and Pearson, which covers at least as often as it says.
+            Wilson's, or that of Clopper and Pearson, whose coverage is at least `level`.
         within : float, default 0
             How far below the best the recommended arm may be to be a success.
         """

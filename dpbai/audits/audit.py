@@ -145,8 +145,8 @@ class Audit:
     def epsilon(self) -> float:
         """The largest log ratio of the probabilities of an output on neighbouring tables.
 
-        No event of several outputs has a larger one. It is infinite if an output is possible on one
-        table and impossible on the other.
+        No event of several outputs has a larger one. It is infinite if an output is impossible on
+        one table only.
         """
         return self._worst[0]
 

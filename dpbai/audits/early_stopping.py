@@ -27,10 +27,8 @@ class WinStay:
 
     Parameters
     ----------
-    arms : int
-        K, at least 2.
-    budget : int
-        T, the number of pulls.
+    arms, budget : int
+        K, at least 2, and T.
     epsilon : float
         Privacy parameter, positive; with infinity nothing is random.
     """
@@ -72,11 +70,8 @@ class EarlyStopping:
     Parameters
     ----------
     policy : PullPolicy
-        The policy to stop.
-    n : int
-        At least 1.
-    arm : int
-        Of 0..K-1.
+    n, arm : int
+        At least 1, and one of 0..K-1.
     """
 
     policy: PullPolicy

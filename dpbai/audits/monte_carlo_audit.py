@@ -35,10 +35,9 @@ class LowerBound:
         The bound, for a given delta, and its confidence.
     event : frozenset of transcripts
         The event that was tested.
-    hits : (int, int)
-        How often it happened on the table that favours it, and on the other.
-    runs : int
-        Of how many runs on each.
+    hits, runs : (int, int), int
+        How often it happened on the table that favours it, and on the other, of how many runs on
+        each.
     """
 
     epsilon: float
