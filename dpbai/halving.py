@@ -21,9 +21,9 @@ from itertools import pairwise
 import numpy as np
 
 from dpbai import _check
-from dpbai.instance import Instance
+from dpbai.instance import Instance, check_one_best
 from dpbai.noise import Laplace, Noise, NoNoise, exp_bound
-from dpbai.paths import check_match, check_one_best
+from dpbai.paths import check_match
 from dpbai.phase import Phase
 from dpbai.policies import ODLinBAI
 from dpbai.scaling import Span
@@ -107,9 +107,7 @@ def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
     """
     if type(policy) is not DPHalving:  # a subclass may have other noise
         raise TypeError(f"policy must be DPHalving itself, got {type(policy).__name__}")
-    check_match(policy, instance)
-    if instance.theta is None:
-        raise ValueError("instance must have linear means: give it a theta")
+    check_match(policy, instance, linear=True)
     check_one_best(instance)
     gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase)
     value, exponents = 0.0, []

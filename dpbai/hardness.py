@@ -9,7 +9,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.instance import Instance
+from dpbai.instance import Instance, check_one_best
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,7 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
             "instance must have features of dimension 2 or more: "
             "the hardness is a maximum over 2 <= i <= min(d^2, K), over nothing when d is 1"
         )
-    if len(instance.ties) > 1:
-        raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
+    check_one_best(instance)
     gaps = np.sort(instance.gaps)
     gaps.setflags(write=False)
     indices = np.arange(2, min(instance.dimension**2, instance.arms) + 1)

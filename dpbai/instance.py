@@ -149,6 +149,12 @@ class Instance:
         return 1.0 if self.bounded else max(1.0, *ranges)
 
 
+def check_one_best(instance: Instance) -> None:
+    """Raise ValueError unless one arm is the best."""
+    if len(instance.ties) > 1:
+        raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
+
+
 def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
     """Return the instance of Sec. 5: K = 30, d = 2, arm 0 the best, arms 1 and 2 next by 0.05.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.instance import Instance
+from dpbai.instance import Instance, check_one_best
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
@@ -49,8 +49,8 @@ def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> floa
     return _lost(Stage.first(policy), instance, 1, _check.whole(limit, "limit"))
 
 
-def check_match(policy: Policy, instance: Instance) -> None:
-    """Raise an error unless features are the same and rewards lie in [0, 1]."""
+def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> None:
+    """Raise an error unless features are the same, rewards lie in [0, 1], and means are linear."""
     _check.kind(policy, "policy", Policy)
     _check.kind(instance, "instance", Instance)
     if not np.array_equal(policy.features, instance.features):
@@ -60,12 +60,8 @@ def check_match(policy: Policy, instance: Instance) -> None:
             f"instance must have rewards in [0, 1] for these bounds, "
             f"but they reach {instance.reward_bound:.6g}"
         )
-
-
-def check_one_best(instance: Instance) -> None:
-    """Raise ValueError unless one arm is the best."""
-    if len(instance.ties) > 1:
-        raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
+    if linear and instance.theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
 
 
 def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:

@@ -226,9 +226,7 @@ def _checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
             f"policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, "
             f"got {type(policy).__name__}"
         )
-    check_match(policy, instance)
-    if instance.theta is None:
-        raise ValueError("instance must have linear means: give it a theta")
+    check_match(policy, instance, linear=True)
     return hardness(instance, epsilon=policy.epsilon)
 
 
