@@ -463,9 +463,9 @@ def test_every_public_function_of_the_reference_is_called_here():
             names |= {f"{module}.{entry}" for entry in public(importlib.import_module(module))}
     functions = {name for name in names if inspect.isfunction(locate(name))}
     assert len(functions) > 50
-    called = {getattr(call, "__wrapped__", call) for call, _ in CALLS.values()}
-    called |= {call.func for call, _ in CALLS.values() if isinstance(call, partial)}
-    missing = {name for name in functions if locate(name) not in called}
+    calls = [call.func if isinstance(call, partial) else call for call, _ in CALLS.values()]
+    called = {inspect.unwrap(call) for call in calls}
+    missing = {name for name in functions if inspect.unwrap(locate(name)) not in called}
     assert missing == set()
 
 
