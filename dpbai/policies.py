@@ -38,6 +38,7 @@ from dpbai.schedule import (
     pulls_max_det,
 )
 
+Arms = tuple[int, ...]
 NORMS = ("l2", "l1")
 _LARGEST_SCALE = 1e305
 _ROUNDING = Fraction(1, 10**6)
@@ -105,8 +106,8 @@ class DPBAI(_Planner):
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
         """Return the plan of phase `index` for s_p `active` arms (Algorithm 1, lines 3 to 20)."""
-        active, keep = checked_step(index, active, self.schedule.sizes, len(self.features))
-        return self._planned(index, active, keep, *self._collection(active))
+        active, _ = checked_step(index, active, self.schedule.sizes, len(self.features))
+        return self._planned(index, active, *self._collection(active))
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan of phase `index` for each number of arms that it may pull.
@@ -114,27 +115,20 @@ class DPBAI(_Planner):
         The release and its noise depend on the active set through that number only, so the privacy
         of these plans is that of all plans of the phase.
         """
-        size, keep = self.schedule.sizes[index - 1 : index + 1]
+        size = self.schedule.sizes[index - 1]
         active = tuple(range(size))
         return tuple(
-            self._planned(index, active, keep, active[:m], None if m == size else np.eye(size, m))
-            for m in sorted(type(self).collections(size, self.features.shape[1]))
+            self._planned(index, active, active[:m], None if m == size else np.eye(size, m))
+            for m in sorted(self.schedule.collections(size, self.schedule.dimension))
         )
 
-    def _planned(
-        self,
-        index: int,
-        active: tuple[int, ...],
-        keep: int,
-        pulled: tuple[int, ...],
-        decoder: FloatArray | None,
-    ) -> Phase:
+    def _planned(self, index: int, active: Arms, pulled: Arms, decoder: FloatArray | None) -> Phase:
         pulls = self.schedule.pulls(self.schedule.usable_budget, len(pulled)) if pulled else 1
-        each, noise = (pulls,) * len(pulled), self.noise(pulls)
+        each, noise, keep = (pulls,) * len(pulled), self.noise(pulls), self.schedule.sizes[index]
         delta = getattr(self, "delta", 0.0)
         return Phase(index, active, pulled, each, noise, keep, decoder_matrix=decoder, delta=delta)
 
-    def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
+    def _collection(self, active: Arms) -> tuple[Arms, FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
         span = Span(self.features[list(active)])
         if not pulls_max_det(span.rank, len(active)):
@@ -153,7 +147,7 @@ class Baseline(DPBAI):
 
     collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(baseline_collections)
 
-    def _collection(self, active: tuple[int, ...]) -> tuple[tuple[int, ...], FloatArray | None]:
+    def _collection(self, active: Arms) -> tuple[Arms, FloatArray | None]:
         return active, None
 
 
