@@ -13,41 +13,20 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._describe import rounded_up
-from dpbai.noise import LAWS, Noise
+from dpbai.noise import LAWS, Mechanism, Noise, Shift
 from dpbai.phase import Phase, Policy, declared
 from dpbai.plans import covering
 
-Shift = tuple[float, ...]
-"""How far each coordinate of a release can move."""
+__all__ = ["NEIGHBOURS", "Certificate", "Mechanism", "certificate", "certify"]
 
 NEIGHBOURS = ("reward", "time step", "pull index")
 _LINE = 80  # characters
 _ROUNDING = 1e-9  # a relative difference below it is rounding
-
-
-@runtime_checkable
-class Mechanism(Protocol):
-    """A sampler of noise in floating-point numbers, with a privacy account of its own."""
-
-    @property
-    def name(self) -> str:
-        """Its name in certificates and saved sessions."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Reservations that a certificate must state."""
-
-    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
-        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
-
-    def loss(self, noise: Noise, shift: Shift, delta: float) -> float:
-        """Return the epsilon at `delta` of adding `noise` to a vector that can move by `shift`."""
 
 
 @dataclass(frozen=True)

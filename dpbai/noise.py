@@ -3,12 +3,13 @@
 `loss(shift, delta)` is the least epsilon for which a vector that one reward may move by `shift` is
 (epsilon, delta)-private once the noise is added. Laplace noise hides a shift by its L1 norm and
 needs no delta; Gaussian noise hides it by its L2 norm, at a positive delta only. The delta is no
-part of the law: a policy states it in its plans.
+part of the law: a policy states it in its plans. A `Mechanism` draws noise of a law in a computer.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -24,12 +25,17 @@ __all__ = [
     "LAWS",
     "Gaussian",
     "Laplace",
+    "Mechanism",
     "NoNoise",
     "Noise",
+    "Shift",
     "exp_bound",
     "gaussian_log_delta",
     "gaussian_sigma",
 ]
+
+Shift = tuple[float, ...]
+"""How far each coordinate of a release can move."""
 
 _LEAST = math.ulp(0.0)  # positive double
 
@@ -58,6 +64,25 @@ class Noise(Protocol):
     @property
     def standard_deviation(self) -> float:
         """Standard deviation of one coordinate."""
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """A sampler of noise in floating-point numbers, with a privacy account of its own."""
+
+    @property
+    def name(self) -> str:
+        """Its name in certificates and saved sessions."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Reservations that a certificate must state."""
+
+    def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
+        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
+
+    def loss(self, noise: Noise, shift: Shift, delta: float) -> float:
+        """Return the epsilon at `delta` of adding `noise` to a vector that can move by `shift`."""
 
 
 class _Law:

@@ -31,13 +31,14 @@ from typing import Any, NoReturn, Self
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai.certificate import Certificate, Mechanism
+from dpbai.certificate import Certificate
 from dpbai.field.session.interval import Interval
 from dpbai.field.session.noise import chosen
 from dpbai.field.session.records import Batch, Label, Released, SessionError
 from dpbai.field.session.rewards import Range, Sum, array_sum, stated_sum
 from dpbai.field.session.run import Run
 from dpbai.field.session.store import Store
+from dpbai.noise import Mechanism
 from dpbai.phase import Phase, Policy
 
 

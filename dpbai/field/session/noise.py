@@ -24,8 +24,7 @@ import numpy as np
 
 from dpbai import _check
 from dpbai._check import Seed
-from dpbai.certificate import Mechanism, Shift
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.noise import Gaussian, Laplace, Mechanism, Noise, NoNoise, Shift
 
 _EPS = 2.0**-52
 

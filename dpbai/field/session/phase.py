@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
-from dpbai.certificate import Mechanism, certify
+from dpbai.certificate import certify
 from dpbai.field.session.noise import chosen
 from dpbai.field.session.records import Release
 from dpbai.field.session.rewards import array_sum
-from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
+from dpbai.noise import Gaussian, Laplace, Mechanism, Noise, NoNoise
 from dpbai.phase import Phase, declared
 
 _OF_NO_SESSION = 0  # sessions count their phases from 1

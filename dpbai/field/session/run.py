@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpbai._check import FloatArray
-from dpbai.certificate import Certificate, Mechanism, certificate, certify
+from dpbai.certificate import Certificate, certificate, certify
 from dpbai.field.session.interval import Interval, half_widths
 from dpbai.field.session.noise import NumpyNoise
 from dpbai.field.session.phase import noise_deviations, noisy_release, shortened
@@ -29,6 +29,7 @@ from dpbai.field.session.records import (
     named,
 )
 from dpbai.field.session.rewards import UNIT, Range, Sum, checked_range
+from dpbai.noise import Mechanism
 from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage, arms_of
 from dpbai.ranking import Ranking
