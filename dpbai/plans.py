@@ -69,10 +69,15 @@ class Stage:
 
     def all_from(self) -> Iterator[Stage]:
         """Yield the stage and all that may follow, except the ends of runs."""
-        if len(self.active) > 1:
+        if not self.ended:
             yield self
             for kept in combinations(self.active, self.phase.keep):
                 yield from self.then(kept).all_from()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over: one arm is left after a phase."""
+        return len(self.active) == 1 and bool(self.past)
 
     @property
     def remembered(self) -> tuple[Phase, ...]:
@@ -212,7 +217,7 @@ def _distinct(stages: list[Stage]) -> list[Stage]:
     """Return one stage of those with the same plan, the dearest, without the ends of runs."""
     dearest: dict[object, Stage] = {}
     for stage in stages:
-        if len(stage.active) > 1:
+        if not stage.ended:
             rival = dearest.get(stage.key, stage)
             dearest[stage.key] = max(rival, stage, key=lambda stage: stage.spent)
     return sorted(dearest.values(), key=lambda stage: stage.active)

@@ -92,7 +92,7 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(call, folder):
     while asked := requests_of(done("next", "run.json")):
         rewards = [(arm, int(arm == "green")) for arm, pulls in asked.items() for _ in range(pulls)]
         write_rewards(folder / "rewards.csv", rewards)
-        assert f"Took {len(rewards)} reward(s)" in done("tell", "run.json", "rewards.csv")
+        assert f"Recorded {len(rewards)} reward(s)" in done("tell", "run.json", "rewards.csv")
         steps += 1
     assert steps == 1
     # The last step is a process of its own, as each is for users.
@@ -194,7 +194,7 @@ def test_rewards_come_from_standard_input_too(call, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     code, out, err = call("tell", "run.json", "-")
     assert (code, err) == (0, "")
-    assert f"Took {pulls} reward(s) of 1 arm(s)." in out
+    assert f"Recorded {pulls} reward(s) of 1 arm(s)." in out
 
 
 def test_files_as_spreadsheets_write_them_are_read(call, folder):
@@ -527,10 +527,10 @@ MISTAKES = [
         2,
         "-o/--output: 'none/plan.csv' cannot be written: there is no folder none",
     ),
-    (PLAN, ("arms.csv", ""), 2, "a first line of names, and a line of values"),
-    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; there are: a, b; name the one that is"),
-    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "beside column arm there must be features"),
-    (PLAN, ("arms.csv", "arm,x\n"), 2, "a first line of names, and a line of values"),
+    (PLAN, ("arms.csv", ""), 2, "a line of column names, then lines of values"),
+    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; there are: a, b; choose one with"),
+    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "there must be features beside column arm"),
+    (PLAN, ("arms.csv", "arm,x\n"), 2, "a line of column names, then lines of values"),
     (PLAN, ("arms.csv", "arm,x\na,1\n"), 2, "features must have at least 2 rows"),
     (PLAN, ("arms.csv", "arm,x,x\na,1,2\nb,2,1\n"), 2, "distinct names"),
     (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is in line 2 already"),
@@ -540,7 +540,7 @@ MISTAKES = [
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1_0\n"), 2, "line 3: x of arm 'b' must be a finite"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1,5\n"), 2, "line 3: there must be 2 values"),
     (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "no CSV file"),
-    (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "not text in UTF-8"),
+    (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "no text in UTF-8"),
     (MEANS, None, 2, "means.csv: No such file"),
     (MEANS, ("means.csv", "arm,mean\nplain,0.5\n"), 2, "each arm once, and 'with space' is miss"),
     (

@@ -80,23 +80,23 @@ def test_a_table_is_read_as_the_plain_one(data, options, tmp_path, monkeypatch):
 
 
 ANSWERED = {
-    "another name": (b"Variant;x\na;1\nb;2\n", "there are: Variant, x; name", "--arm-column"),
+    "another name": (b"Variant;x\na;1\nb;2\n", "there are: Variant, x; choose", "--arm-column"),
     "words": (b"arm,hue,x\na,red,1\nb,blue,2\n", "hue of arm 'a' must be a number, got 'red'",
               "--categorical hue makes indicators"),
     "a gap": (b"arm,x\na,1\nb,\n", "line 3: x of arm 'b' must be a number, and is missing",
-              "the line can be left out"),
+              "leave out the line"),
     "NA": (b"\n\narm,x\na,NA\nb,1\n", "line 4: x of arm 'a'", "is missing"),
     "a decimal comma": (b'arm,x\na,"1,5"\nb,1\n', "x of arm 'a' must be a number, got '1,5'", ""),
     "a workbook": (b"PK\x03\x04\x00", "a workbook of a spreadsheet program", "as CSV (UTF-8)"),
     "an old workbook": (b"\xd0\xcf\x11\xe0\x00", "a workbook of a spreadsheet", "as CSV (UTF-8)"),
-    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "not text in UTF-8 or UTF-16", "save it"),
-    "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "not text in UTF-8", "save it"),
+    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "no text in UTF-8 or UTF-16", "save it"),
+    "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "no text in UTF-8", "save it"),
     "an indicator's name": (b"arm,tone,tone=warm\na,warm,1\nb,cold,0\n",
-                            "two features of the name tone=warm", "rename the column"),
-    "two columns without a name": (b"arm,,\na,1,2\nb,2,1\n", "must have distinct names; those at "
-                                   "places 2, 3 have none", ""),
+                            "two features would have the name tone=warm", "rename the column"),
+    "two columns without a name": (b"arm,,\na,1,2\nb,2,1\n", "must have distinct names; "
+                                   "columns 2, 3 have none", ""),
     "a thousand": (b"arm;x\na;999,5\nb;1.250\n", "line 3: x of arm 'b' has a point, got '1.250', "
-                   "and a number of line 2 a comma", "write one decimal sign in all numbers"),
+                   "and a number in line 2 a comma", "use one decimal sign for all numbers"),
     "another column's comma": (b"arm;x;y\na;1;0,5\nb;1.250;1\n", "line 3: x of arm 'b' has a "
                                "point", "no sign for thousands"),
     "a percentage": (b"arm,x\na,30%\nb,1\n", "x of arm 'a' must be a number, got '30%': write it "
@@ -105,7 +105,7 @@ ANSWERED = {
     "a currency behind": ("arm,x\na,3 \u20ac\nb,1\n".encode(), "write it", "without"),
     "a unit": (b"arm,x\na,3 kg\nb,1\n", "got '3 kg': write it", "without"),
     "thousands": (b'arm,x\na,"1,250.5"\nb,1\n', "got '1,250.5': write it", "without"),
-    "a carriage return": (b"arm,x\na,1\nb\rc,2\n", "line 3: a carriage return stands alone", ""),
+    "a carriage return": (b"arm,x\na,1\nb\rc,2\n", "a carriage return without a line feed", ""),
     "a carriage return in quotes": (b'arm,x\na,1\n"b\rc",2\n', "line 3: a carriage return", ""),
     "two lines in a name": (b'arm,x\na,1\n"b\nc",2\n', "name of an arm must be one line", ""),
     "an escape in a name": (b"arm,x\na,1\n\x1b[2J,2\n", "line 3: the name of an arm must be one",
@@ -136,7 +136,7 @@ def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_d
     [(("warm", "", "cold"), "seems to be missing: leave out the line, or write a word"),
      (("warm", "NA", "cold"), "line 3: category NA of tone seems to be missing"),
      (("warm", "Warm", "cold"), "category Warm of tone differs from warm in capitals or spaces"),
-     (("red hot", "red  hot", "cold"), "write both alike"),
+     (("red hot", "red  hot", "cold"), "write both in the same way"),
      (("warm", "a\x1bb", "cold"), "a category of tone must be one line")],
 )  # fmt: skip
 def test_categories_that_are_none_or_twice_the_same_are_refused(words, said, call, tmp_path):
@@ -255,12 +255,11 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
         ({"x": [1, 1, 0, 0], "y": [0, 0, 1, 1], "z": [2, 2, 1, 1]}, ["column z is a combin"]),
         ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "two": [2, 2, 2, 2], "y": [4, 2, 5, 2]},
          ["each of the columns two, y is a combination", "1 of the 4 arms cannot be the best"]),
-        ({"one": [1, 1, 1, 1], "id": [17, 3, 12, 5]}, ["column id is taken for a feature",
-         "2 of the 4 arms cannot be the best, whatever the means are, as long as these are linear "
-         "in the features: c, d."]),
-        ({"one": [1, 1, 1, 1], "Unnamed: 0": [0, 1, 2, 3]}, ["column Unnamed: 0 is taken for",
+        ({"one": [1, 1, 1, 1], "id": [17, 3, 12, 5]}, ["column id is used as a feature",
+         "2 of the 4 arms cannot be the best if means are linear in the features: c, d."]),
+        ({"one": [1, 1, 1, 1], "Unnamed: 0": [0, 1, 2, 3]}, ["column Unnamed: 0 is used as",
                                                              "features: b, c."]),
-        ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, ["column row is taken for a feature", "b, c"]),
+        ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, ["column row is used as a feature", "b, c"]),
         ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, ["features: c, d."]),
         ({"w": [0, 0, 3, 0], "x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]},
          ["the 4 arms have 4 independent features", "dp-bai is then baseline"]),
@@ -296,7 +295,7 @@ def test_advice_on_indicators_names_what_an_option_can_name(tmp_path):
     assert "leave week out of --categorical" in notes[0]
     notes = notes_of("week", "day")
     assert "column day=sun is a combination" in notes[0]
-    assert "in place of --categorical day, write a column of 0 and 1" in notes[0]
+    assert "replace --categorical day by a column of 0 and 1" in notes[0]
     (hint,) = (note for note in notes_of("genres") if "lists" in note)
     assert "column genres holds lists, such as Adventure|Drama" in hint
     assert "each of the 3 words" in hint
@@ -318,7 +317,7 @@ def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features
     (tmp_path / "arms.csv").write_text("arm\nred\ngreen\nblue\n")
     (tmp_path / "more.csv").write_text("arm,price,shop\nred,1,x\ngreen,,\nblue,7,y\n")
     code, _, err = call("plan", "arms.csv", *SETTING)
-    assert (code, "--one-hot gives each arm a feature of its own" in err) == (2, True)
+    assert (code, "with --one-hot each arm has its own feature" in err) == (2, True)
     baseline = ("--policy", "baseline")
     expected = call("plan", "arms.csv", *SETTING, *baseline)
     assert expected[0] == 0
@@ -331,7 +330,7 @@ def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features
                 "--gap", 0.5, "--trials", 9)[0] == 0  # fmt: skip
     for more in (("--features", "price"), ("--categorical", "shop")):
         code, _, err = call("plan", "more.csv", *SETTING, "--one-hot", *more)
-        assert (code, "goes without --features and --categorical" in err) == (2, True)
+        assert (code, "cannot be combined with --features and --categorical" in err) == (2, True)
 
 
 # Rewards.
@@ -367,7 +366,7 @@ def test_rewards_are_read_by_the_names_of_their_columns(text, options, call, beg
     (begun / "rewards.csv").write_text(text)
     code, out, err = call("tell", "run.json", "rewards.csv", *options)
     assert (code, err) == (0, "")
-    assert f"Took {3 if 'total,count' in text else 1} reward(s) of 1 arm(s)." in out
+    assert f"Recorded {3 if 'total,count' in text else 1} reward(s) of 1 arm(s)." in out
 
 
 REFUSED = {
@@ -379,15 +378,15 @@ REFUSED = {
     "a percentage": ("arm,reward\ngreen,731%\n", "write it with a decimal point"),
     "a point and a comma": ("arm;reward\ngreen;2,731\ngreen;2.731\n", "has a point, and a number"),
     "no names, truth": ("green,True\ngreen,False\n", "its first line must hold the names"),
-    "other names": ("which,stars\ngreen,3.731\n", "name the one that is meant by --arm-column"),
+    "other names": ("which,stars\ngreen,3.731\n", "choose one with --arm-column"),
     "below the range": ("arm,reward\ngreen,0.731\n", "line 2: reward must lie in [1, 5]"),
     "above the range": ("arm,reward\ngreen,5.731\n", "line 2: reward must lie in [1, 5]"),
     "sums": ("arm,total,count\ngreen,15.731,3\n", "total must lie in [1, 5] times count"),
-    "both": ("arm,reward,total,count\ngreen,1.731,2,3\n", "--reward-column says which"),
+    "both": ("arm,reward,total,count\ngreen,1.731,2,3\n", "with --reward-column"),
     "a near name": ("arm,reward\nGren,3.731\n", "none of the arms; the nearest is green"),
     "no near name": ("arm,reward\nxyz,3.731\n", "none of the arms\n"),
     "columns exchanged": ("arm,reward\n3.731,green\n", "none of the arms\n"),
-    "a gap": ("arm,reward\ngreen,\n", "is missing; the line can be left out"),
+    "a gap": ("arm,reward\ngreen,\n", "is missing; leave out the line"),
 }  # fmt: skip
 
 
@@ -416,7 +415,7 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, begun):
     assert call("tell", "run.json", "wrong.csv", "--batch", "wrong")[0] == 0
     assert "Batches so far: monday, wrong" in call("status", "run.json")[1]
     code, out, _ = call("undo", "run.json", "wrong")
-    assert (code, "Took back batch wrong: green 1\n" in out) == (0, True)
+    assert (code, "Removed batch wrong: green 1\n" in out) == (0, True)
     assert "Batches so far: monday\n" in call("status", "run.json")[1]
     code, _, err = call("undo", "run.json", "wrong")
     assert (code, "no batch of this name; there is: 'monday'\n" in err) == (2, True)
@@ -638,7 +637,7 @@ def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(call
 def test_help_is_readable_at_80_columns(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     commands = re.findall(r"^    ([a-z-]+)\b", call("--help")[1].partition("from two")[0], re.M)
-    assert len(commands) == 14
+    assert len(commands) == 16
     for arguments in ([], *([command] for command in commands)):
         out = call(*arguments, "--help")[1]
         assert max(map(len, out.splitlines())) <= 80

@@ -78,11 +78,11 @@ def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
         assert err.getvalue() == ""
     else:
         told = err.getvalue()
-        assert told.startswith("dpbai: note: stdout takes no output, so that the answer is here:\n")
+        assert told.startswith("dpbai: note: nothing can be written to stdout; the answer is:\n")
     if stream in ("full", "pipe"):
         out.close()
     said = {
-        "start": "new.json is ready", "tell": "Took 3 reward(s)", "undo": "Took back batch f",
+        "start": "new.json is ready", "tell": "Recorded 3 reward(s)", "undo": "Removed batch f",
         "withdraw": "is withdrawn", "end-phase": "Phase 1 was ended", "follow": '"missing": ',
     }  # fmt: skip
     assert said[step] in told
@@ -198,7 +198,7 @@ def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monk
 def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the_end_of_the_next(
     call, begun, monkeypatch
 ):
-    original = run_commands._resumed
+    original = run_commands.resumed
 
     def slow(path, seed=None):
         session = original(path, seed)
@@ -207,7 +207,7 @@ def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the
             other.record({arm: [0.5] * n for arm, n in other.requests.items()})
         return session
 
-    monkeypatch.setattr(run_commands, "_resumed", slow)
+    monkeypatch.setattr(run_commands, "resumed", slow)
     code, _, err = call("end-phase", "run.json")
     assert (code, "phase 1 was completed in the meantime" in err) == (2, True)
     assert len(dpbai.Session.resume(begun / "run.json").released) == 1
@@ -220,7 +220,7 @@ def test_an_interrupted_step_says_where_to_look(call, monkeypatch):
 
     monkeypatch.setattr(dpbai.Session, "record_sums", interrupted)
     code, _, err = call("tell", "run.json", "one.csv")
-    assert (code, err) == (130, "dpbai: interrupted; `dpbai status` shows what has come in\n")
+    assert (code, err) == (130, "dpbai: interrupted; `dpbai status` shows what has been recorded\n")
 
 
 # Totals, an arm that is gone, the report, and what runs cost.
@@ -270,10 +270,11 @@ def test_a_report_tells_the_interval_and_the_guarantee_of_a_group(call, begun):
     session = finish(begun / "run.json")
     interval = session.interval()
     out = " ".join(call("recommend", "run.json")[1].split())
-    assert f": {interval.low:.4g} to {interval.high:.4g}, with 95 % confidence" in out
     assert (
-        f"noise at most {interval.noise:.4g}, by sampling at most {interval.sampling:.4g}." in out
+        f"between {interval.low:.4g} and {interval.high:.4g}: such an interval is right in" in out
     )
+    moved = f"Noise moves the estimate by at most {interval.noise:.4g}, sampling by"
+    assert f"{moved} {interval.sampling:.4g}." in out
     told = json.loads(call("recommend", "run.json", "--json", "--group", 3)[1])
     assert told["interval"] == vars(interval)
     assert told["epsilon"] == session.group_certificate(3).epsilon

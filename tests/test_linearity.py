@@ -131,6 +131,62 @@ def test_a_holdout_loses_its_epsilon_and_eliminates_no_arm() -> None:
     assert phase.cost == 140
 
 
+def remembered_run(
+    policy: dpbai.DPDesign, means: FloatArray, rng: np.random.Generator
+) -> tuple[list[Phase], list[FloatArray]]:
+    """Run all phases of DPDesign."""
+    phases: list[Phase] = []
+    releases: list[FloatArray] = []
+    active = tuple(range(len(means)))
+    while len(active) > 1:
+        phases.append(policy.phase(len(phases) + 1, active, phases))
+        releases.append(release(phases[-1], means, rng))
+        known = np.concatenate(releases)[None]
+        active = tuple(phases[-1].survivors(known, rng)[0].tolist())
+    return phases, releases
+
+
+@pytest.mark.parametrize("misfit", [0, 0.1])
+def test_phases_that_remember_are_compared_by_their_own_releases(misfit: float) -> None:
+    """False alarms, and power: the two arms of phase 2 are off by twice their limits."""
+    features = np.column_stack([np.ones(12), np.arange(12) % 4, np.arange(12) // 4])
+    policy = dpbai.DPDesign(features, budget=3000, epsilon=1, phases=3, misfit=misfit)
+    rng, linear = np.random.default_rng(3), features @ [0.2, 0.02, 0.05]
+    found, missed = 0, 0
+    for _ in range(100):
+        phases, releases = remembered_run(policy, linear, rng)
+        assert phases[1].remembered == len(releases[0])
+        result = linearity.misfit(
+            phases[0], releases[0], phases[1], releases[1], candidates=len(features)
+        )
+        found += result.found
+        assert set(result.arms) <= set(phases[1].pulled)
+        off = linear.copy()
+        off[list(result.arms)] += 2 * result.limits
+        again = release(phases[1], off, rng)
+        missed += not linearity.misfit(
+            phases[0], releases[0], phases[1], again, candidates=len(features)
+        ).found
+    # Each has a probability of 5 % at most; more than 23 of 100 one below 1e-9.
+    assert stats.binom.sf(23, 100, 0.05) < 1e-9
+    assert found <= 23
+    assert missed <= 23
+    if misfit:
+        assert phases[2].coordinates == 1  # which the last two arms share
+        with pytest.raises(ValueError, match="release by themselves"):
+            linearity.limits(phases[0], phases[2])
+
+
+def test_a_holdout_is_a_policy_for_one_arm_or_more() -> None:
+    for arms in (1, 3):
+        policy = linearity.Holdout(FEATURES[:arms], budget=10 * arms + arms - 1, epsilon=0.7)
+        plan = policy.phase(1, range(arms))
+        assert (plan.pulls, plan.keep) == ((10,) * arms, 1)
+        assert dpbai.certificate(policy).losses == pytest.approx((0.7,))
+    with pytest.raises(ValueError, match="budget must be at least 3"):
+        linearity.Holdout(FEATURES[:3], budget=2, epsilon=1)
+
+
 def test_bad_input_is_named() -> None:
     first = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1).phase(1, range(60))
     second = linearity.holdout([3, 40], pulls=70, epsilon=1)

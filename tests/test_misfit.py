@@ -163,9 +163,9 @@ def test_the_command_line_says_what_it_takes_means_to_be(tmp_path, capsys):
         out, err = capsys.readouterr()
         return code, " ".join((out + err).split())
 
-    assert "linear in the features but for deviations of about 0.04 of" in said()[1]
-    assert "linear in the features, exactly" in said("--misfit", 0)[1]
-    assert "features are ignored" in said("--misfit", "inf")[1]
+    assert "linear in the features, up to deviations of about 0.04 of" in said()[1]
+    assert "exactly linear in the features" in said("--misfit", 0)[1]
+    assert "The features are ignored" in said("--misfit", "inf")[1]
     code, out = said("--misfit", 0.1, "--gap", 0.05, "--trials", 40)
     assert code == 0
     assert "If means are off from such linear ones by about 0.1, the best of them is found" in out

@@ -193,5 +193,5 @@ def test_an_interval_of_an_arm_that_was_not_pulled_itself_is_not_given():
         session = dpbai.Session(Swapped(), noise=dpbai.NumpyNoise(0))
     while session.requests:
         session.record({arm: [0] * n for arm, n in session.requests.items()})
-    with pytest.raises(dpbai.SessionError, match="tells no mean"):
+    with pytest.raises(dpbai.SessionError, match="determine no mean"):
         session.interval()

@@ -13,7 +13,6 @@ from scipy import integrate, stats
 
 import dpbai
 from dpbai.audits import PullByPull, log_survival, run_on_table
-from dpbai.beyond import linearity
 from dpbai.field.session import NumpyNoise
 from dpbai.noise import NoNoise
 from dpbai.phase import Phase
@@ -186,8 +185,6 @@ def test_what_has_no_exact_law_is_refused_and_audited_by_sampling():
     pulls = PullByPull(TwoCoordinates(THREE, budget=5, epsilon=1.0))
     with pytest.raises(ValueError, match="remembers earlier releases"):
         pulls.recommend(((0, 1.0), (0, 1.0), (1, 1.0), (0, 0.0), (0, 0.0)))
-    with pytest.raises(ValueError, match="must not remember"):
-        linearity.limits(policy.phase(1, range(3)), second)
 
 
 # Sessions

@@ -449,6 +449,22 @@ def forge(path, edit):
     path.write_bytes(store._encoded(content))
 
 
+def test_a_file_whose_gaussian_noise_has_the_delta_is_read(tmp_path):
+    """As files of this version were, until plans had a delta."""
+    path = tmp_path / "run.json"
+    policy = dpbai.DPBAIGauss(FEATURES, budget=60, epsilon=0.5, delta=1e-5)
+    before = Session(policy, noise=NumpyNoise(1), path=path)
+
+    def edit(content):
+        plan = content["current"]["plan"]
+        plan["noise"]["delta"] = plan.pop("delta")
+
+    forge(path, edit)
+    after = Session.resume(path)
+    assert after.phase.delta == before.phase.delta == 1e-5
+    assert after.certificate.losses == before.certificate.losses
+
+
 @pytest.mark.parametrize(
     "edit",
     [

@@ -99,7 +99,7 @@ MUTANTS = {
 }
 
 # Where a session touches its file or changes what it shows: all else is computing.
-STEPS = {"__init__", "resume", "_take", "_keep", "save", "load", "_locked", "_write"}
+STEPS = {"__init__", "resume", "_record", "_step", "_keep", "save", "load", "_locked", "_write"}
 STEPS |= {"_sync_directory", "write_in_place", "rename_before_writing", "show_before_saving"}
 CODE = {live.__file__, store.__file__, __file__}
 

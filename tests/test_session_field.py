@@ -244,7 +244,7 @@ def test_a_phase_without_a_reward_of_each_arm_is_not_ended():
     session = rehearsal()
     first, second = list(session.requests)[:2]
     session.record({first: [0.5]})
-    with pytest.raises(SessionError, match=f"at least, and {second} has none"):
+    with pytest.raises(SessionError, match=f"at least one reward, and {second} has none"):
         session.end_phase()
     assert session.released == ()
     while session.requests:

@@ -356,7 +356,7 @@ def test_noise_and_sampling_are_off_by_no_more_among_equal_arms(noise, came):
     """
     phase = Phase(1, tuple(range(6)), tuple(range(6)), (20,) * 6, noise, 1)
     counts, rng = np.full(6, came), np.random.default_rng(1)
-    found, sampled = half_widths([phase], [counts.tolist()], np.eye(6), 0, 0.8)
+    found, sampled, _ = half_widths([phase], [counts.tolist()], np.eye(6), 0, 0.8)
     mean = 0.5 if came == 20 else 0.9
     means = (rng.binomial(counts, mean, (50_000, 6)) + (20 - counts) / 2) / 20
     drawn = noise.sample(rng, (50_000, 6))
@@ -411,7 +411,7 @@ def test_where_differences_alone_are_released_no_mean_is_told():
     session = begun(policy=dpbai.DPDesign(np.eye(2), budget=100, epsilon=1.0))
     with pytest.raises(SessionError, match="not finished"):
         session.interval()
-    with pytest.raises(SessionError, match="differences of means only"):
+    with pytest.raises(SessionError, match="differences of means, which determine no mean"):
         finished(session).interval()
     for confidence in (0, 1, np.nan):
         with pytest.raises(ValueError, match="confidence"):

@@ -88,7 +88,7 @@ def test_a_file_planted_between_the_removal_and_the_opening_stops_the_step(tmp_p
         return opened(file, flags, mode)
 
     monkeypatch.setattr(os, "open", plant)
-    with pytest.raises(SessionError, match=r"session\.json\.tmp was put there by someone else"):
+    with pytest.raises(SessionError, match=r"session\.json\.tmp was made by another process"):
         session.record({0: [0.5]})
     assert path.read_bytes() == before
     assert (tmp_path / "session.json.tmp").read_text() == "planted"
@@ -140,7 +140,7 @@ def record_interrupted(session, batch, step):
     delivers no signal where a `with` is left, before it lets go of what it holds.)
     """
     count = 0
-    steps = {"_take", "_keep", "save", "_write", "_locked", "_sync_directory"}
+    steps = {"_record", "_step", "_keep", "save", "_write", "_locked", "_sync_directory"}
 
     def trace(frame, event, _):
         nonlocal count
@@ -193,7 +193,7 @@ def test_an_interrupt_at_any_step_lets_no_session_release_twice(tmp_path):
 )
 def test_a_session_is_not_copied(copied, saved, tmp_path):
     session = begun(tmp_path / "session.json" if saved else None)
-    with pytest.raises(TypeError, match="not copied or pickled"):
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
         copied(session)
 
 

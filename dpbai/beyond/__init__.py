@@ -8,7 +8,7 @@ in the paper, or knows of real rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign
-from dpbai.beyond.linearity import Fit, Misfit, cannot_lead, fit, holdout, limits, misfit
+from dpbai.beyond.linearity import Fit, Holdout, Misfit, cannot_lead, fit, holdout, limits, misfit
 from dpbai.beyond.planning import (
     SearchError,
     SmallestBudget,
@@ -21,6 +21,7 @@ from dpbai.beyond.private import PrivateDesign, private_design
 __all__ = [
     "DPDesign",
     "Fit",
+    "Holdout",
     "Misfit",
     "PrivateDesign",
     "SearchError",

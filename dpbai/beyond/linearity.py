@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.noise import Laplace, Noise, NoNoise
-from dpbai.phase import Phase
+from dpbai.phase import Phase, checked_step
 from dpbai.scaling import Span
+from dpbai.schedule import enough
 
 _DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _SIMULATIONS = 2000
@@ -89,6 +90,38 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """A policy of one phase that pulls its arms equally often: a `holdout` as a `dpbai.Session`.
+
+    Parameters
+    ----------
+    features : array_like of shape (m, d)
+        Of the arms that are held out, one or more of those of the run. Nothing is computed from it.
+    budget : int
+        Pulls of all of them together, at least m.
+    epsilon : float
+        Privacy parameter, as in `holdout`.
+    """
+
+    features: FloatArray
+    _: KW_ONLY
+    budget: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", _check.matrix(self.features, "features", least_rows=1))
+        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
+        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        enough(self.budget, len(self.features), *self.features.shape)
+
+    def phase(self, index: int, active: Sequence[int]) -> Phase:
+        """Return the `holdout` of all arms; it keeps the one with the largest estimate."""
+        arms = len(self.features)
+        active, keep = checked_step(index, active, (arms, 1), arms)
+        return replace(holdout(active, pulls=self.budget // arms, epsilon=self.epsilon), keep=keep)
+
+
 def misfit(
     first: Phase,
     released: ArrayLike,
@@ -103,7 +136,9 @@ def misfit(
     Parameters
     ----------
     first, second : Phase
-        Two phases of one run, or a phase and a `holdout`.
+        Two phases of one run, or a phase and a `holdout`. Of a phase that remembers, such as the
+        second of `DPDesign`, its own release alone counts: the means of the arms that have a
+        coordinate of their own. (Its estimates share the noise of the phases before.)
     released, released_again : array_like of shape (coordinates,)
         What each of them released, noise included.
     level, candidates
@@ -122,17 +157,21 @@ def misfit(
     Notes
     -----
     If the means are linear, something is `found` with probability at most `level`. If they are not,
-    an arm of which two estimates differ by twice its limit in expectation is missed with
-    probability at most `level`. But an arm is looked at only if both phases estimate it: the
-    survivors of a phase say nothing of an arm that it dropped because the model sold it short.
+    an arm whose two estimates differ by twice its limit in expectation is missed with probability
+    at most `level`. An arm is compared only if both phases estimate it: the survivors of a phase
+    say nothing about an arm that it dropped because the model underestimated its mean.
+
+    This is proved for phases whose pulls do not depend on the other's release: a holdout, and
+    phases of policies that pull as often whichever arms survive. `DPDesign` divides the pulls of
+    later phases by what has survived, which the limits do not allow for.
     """
     threshold = limits(first, second, level=level, candidates=candidates)
-    arms = _common(first, second)
+    arms, *decoders = _common(first, second)
     estimate, again = (
-        phase.estimates(_check.vector(values, name, phase.coordinates))[_rows(phase, arms)]
-        for phase, values, name in (
-            (first, released, "released"),
-            (second, released_again, "released_again"),
+        decoder @ _check.vector(values, name, phase.coordinates)
+        for phase, decoder, values, name in (
+            (first, decoders[0], released, "released"),
+            (second, decoders[1], released_again, "released_again"),
         )
     )
     return Misfit(arms, again - estimate, threshold)
@@ -148,7 +187,7 @@ def limits(
     Parameters
     ----------
     first, second : Phase
-        Two phases that use different rewards in [0, 1].
+        Two phases that use different rewards in [0, 1]; see `misfit`.
     level : float, default 0.05
         The probability that any difference exceeds its limit although the means are linear is at
         most this.
@@ -174,12 +213,12 @@ def limits(
     and a union bound give the limit min_t (K(t) + log(2 candidates / level)) / t.
     """
     level = _check.proportion(level, "level")
-    arms = _common(first, second)
+    arms, *decoders = _common(first, second)
     candidates = _check.whole(
         len(arms) if candidates is None else candidates, "candidates", least=len(arms)
     )
     log_odds = math.log(2 * candidates / level)
-    terms = [(phase, phase.decoder[_rows(phase, arms)]) for phase in (first, second)]
+    terms = list(zip((first, second), decoders, strict=True))
     # Deviations, whose squares may be beyond the doubles.
     sampling, noise = np.zeros(len(arms)), np.zeros(len(arms))
     for phase, decoder in terms:
@@ -298,19 +337,35 @@ def fit(
     )
 
 
-def _common(first: Phase, second: Phase) -> tuple[int, ...]:
-    _check.kind(first, "first", Phase)
-    _check.kind(second, "second", Phase)
-    if first.remembered or second.remembered:
-        raise ValueError("first and second must not remember: their estimates would share noise")
-    arms = tuple(sorted(set(first.active) & set(second.active)))
-    if not arms:
-        raise ValueError("first and second must have an arm in common, got none")
-    return arms
+def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, FloatArray]:
+    """Return the arms that both phases estimate, and the decoders of their own releases."""
+    (arms, decoder), (again, other) = (
+        _own(_check.kind(phase, name, Phase))
+        for phase, name in ((first, "first"), (second, "second"))
+    )
+    common = sorted(set(arms) & set(again))
+    if not common:
+        raise ValueError(
+            "first and second must have an arm in common, got none whose mean both of them release "
+            "by themselves"
+        )
+    return (
+        tuple(common),
+        decoder[list(map(arms.index, common))],
+        other[list(map(again.index, common))],
+    )
 
 
-def _rows(phase: Phase, arms: tuple[int, ...]) -> list[int]:
-    return [phase.active.index(arm) for arm in arms]
+def _own(phase: Phase) -> tuple[tuple[int, ...], FloatArray]:
+    """Return the arms that a phase estimates from its own release, and what decodes that."""
+    if not phase.remembered:
+        return phase.active, phase.decoder
+    alone = np.count_nonzero(phase.release, axis=1) == 1
+    rows, columns = np.nonzero(phase.release * alone[:, None])
+    columns, first = np.unique(columns, return_index=True)
+    decoder = np.zeros((len(columns), phase.coordinates))
+    decoder[range(len(columns)), rows[first]] = 1 / phase.release[rows[first], columns]
+    return tuple(phase.pulled[column] for column in columns), decoder
 
 
 def cannot_lead(features: ArrayLike) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """The command line: from a table of arms to a private recommendation, and the studies around it.
 
-What goes wrong ends in one line on stderr and an exit code, never in a traceback: 2 where the user
-can put it right (the call, a path, what a file holds, a session that is not at that step), 1 where
-the machine failed on the way (a full disk, a search that found nothing).
+An error is one line on stderr and an exit code, never a traceback: 2 where the user can change what
+is wrong (the call, a file, the state of a session), 1 for a failure on the way (a full disk, a
+search without a result).
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
 from dpbai.field.cli.commands import function, parser
-from dpbai.field.cli.output import complain, finish, prepare
+from dpbai.field.cli.output import acknowledging, complain, finish, prepare
 
 __all__ = ["main", "parser"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-_TAKING = ("tell", "undo", "withdraw", "end-phase")
+_STEPS = ("tell", "undo", "withdraw", "end-phase")
 _WRONG_PATH = (
     FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
 )  # fmt: skip
@@ -46,20 +47,22 @@ def _main(argv: Sequence[str] | None) -> int:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        # What other packages call of each other is no matter of the user.
+        # These are for the authors of the packages that this one uses.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
-            if given.command in _TAKING and current_thread() is main_thread():
-                # What was saved before Ctrl-C is worth a word: see below.
+            if given.command in _STEPS and current_thread() is main_thread():
+                # So that the message on Ctrl-C, below, can say how to see what was saved.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             _run(given)
             if sys.stdout and not sys.stdout.closed:
                 sys.stdout.flush()
         except BrokenPipeError:
-            pass  # the reader of our output has gone, for instance `head`
+            pass  # whatever read the output has ended, for instance `head`
         except KeyboardInterrupt:
-            hint = "; `dpbai status` shows what has come in" if given.command in _TAKING else ""
+            hint = (
+                "; `dpbai status` shows what has been recorded" if given.command in _STEPS else ""
+            )
             return _failed(f"interrupted{hint}", INTERRUPTED)
         except SearchError as error:
             return _failed(error, FAILED)
@@ -75,26 +78,31 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _run(given: argparse.Namespace) -> None:
-    """Do what a command does, and write its table and its figure to the files that were named."""
+    """Execute a command, print its answer, and write its table and its figure."""
     from dpbai.field.cli import tables
     from dpbai.field.session.rewards import checked_range
 
     refuse_to_overwrite(given)
     output, figure = (vars(given).get(name) for name in ("output", "figure"))
     if figure:
-        import_module("dpbai.field.figures")  # which tells at once if Matplotlib is not there
-        import_module("matplotlib").use("Agg")  # and opens no window
+        import_module("dpbai.field.figures")  # with an error if Matplotlib is missing
+        import_module("matplotlib").use("Agg")  # which opens no window
     if "reward_range" in given:
         try:
             given.reward_range = checked_range(given.reward_range)
         except ValueError as error:
             given.refuse(f"argument --reward-range: {error}")
-    table = function(given.command)(given)
+    answer = function(given.command)(given)
+    table = answer.table
+    # What was saved must be acknowledged.
+    saved = given.command in (*_STEPS, "start", "holdout")
+    with acknowledging() if saved else nullcontext():
+        answer.show(as_json=vars(given).get("json", False))
     if output and table:
         with Path(output).open("w", encoding="utf-8", newline="") as opened:
             tables.write(table, opened)
     if figure and table and table.draw:
-        # The same bytes at each run: an SVG has no date in it, and no random names.
+        # The same bytes each time: an SVG without a date and without random names.
         dated = {"Date": None} if figure.endswith(".svg") else {}
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
             table.draw().savefig(figure, bbox_inches="tight", metadata=dated)

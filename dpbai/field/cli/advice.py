@@ -1,4 +1,4 @@
-"""What a table of features may have wrong, in words, with what to do about it."""
+"""What commands say of the model: before a run from the features, after it from its releases."""
 
 from __future__ import annotations
 
@@ -11,61 +11,51 @@ import dpbai
 from dpbai._check import FloatArray
 from dpbai.beyond.dp_design import MISFIT
 from dpbai.beyond.linearity import cannot_lead, fit
+from dpbai.field.cli.arguments import DEFAULT
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.cli.tables import Arms, has_constant
-from dpbai.field.session import Session
+from dpbai.field.session import Interval, Session
 from dpbai.scaling import rank
+from dpbai.schedule import pulls_max_det
 
-_LEVEL, _TELLING = 0.05, 0.8
+_LEVEL, _POWER = 0.05, 0.8
 _MOST_ARMS = 500  # for which linear programs are quick
-_NEEDLESS = "a combination of the columns before, and adds a dimension and no knowledge"
+_NEEDLESS = "a combination of the columns before, and adds no information"
 _LISTING = "|;,/+"
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
 
 
-def model(policy: dpbai.Policy) -> str:
-    """Return what a policy takes the means to be, in a sentence."""
-    if isinstance(policy, dpbai.Baseline):
-        return "Model: nothing is known of how means are related."
-    if rank(policy.features) == len(policy.features):
-        return "Model: the features leave all means free, and spare no pulls."
+def model(policy: dpbai.Policy, name: str = "") -> str:
+    """Return what a policy, called by this name, assumes of the means."""
+    of = f"Model of {name}" if name else "Model"
+    arms, dimension = len(policy.features), rank(policy.features)
     misfit = policy.misfit if isinstance(policy, dpbai.DPDesign) else 0.0
+    if isinstance(policy, dpbai.Baseline):
+        return f"{of}: none. Each arm is estimated from its own rewards."
+    if dimension == arms:
+        return f"{of}: none. The features leave all means free, and spare no pulls."
+    if isinstance(policy, dpbai.DPBAI | dpbai.DPBAIGauss) and not pulls_max_det(dimension, arms):
+        return (
+            f"{of}: none. With {dimension} features for {arms} arms, phase 1 pulls every arm, as "
+            "baseline does: the features spare no pulls."
+        )
     if misfit == math.inf:
-        return "Model: nothing is known of how means are related; features are ignored."
+        return f"{of}: none. The features are ignored."
     if not misfit:
         return (
-            "Model: means are linear in the features, exactly. If they are not, the answer can be "
-            "wrong however many pulls there are: see --misfit of dp-design."
+            f"{of}: means are exactly linear in the features. If they are not, the answer may be "
+            f"wrong however large the budget is: {DEFAULT} with --misfit allows for deviations."
         )
     return (
-        f"Model: means are linear in the features but for deviations of about {misfit:g} of the "
+        f"{of}: means are linear in the features, up to deviations of about {misfit:g} of the "
         "reward range."
     )
 
 
-def fitted(session: Session) -> str:
-    """Return whether what a finished run released fits linear means, and what that is worth."""
-    policy, released = session.policy, [s for r in session.released for s in r.statistic]
-    if any(r.pulls != p.pulls for r, p in zip(session.released, session.phases, strict=True)):
-        return "Whether means are linear in the features is not looked at: rewards are missing."
-    misfit = vars(policy).get("misfit", 0.0)
-    found = fit(
-        session.phases, released, policy.features, misfit=misfit if 0 < misfit <= 1 else MISFIT
-    )
-    if found is None:
-        return "Whether means are linear in the features, the releases of this run cannot tell."
-    power = (
-        f"If means are off by {found.misfit:g} of the reward range, this is noticed in "
-        f"{100 * found.power:.0f} % of runs"
-    )
-    if found.chance < _LEVEL:
-        return (
-            "The releases do not fit means that are linear in the features: chance alone makes "
-            f"them differ as much in {100 * found.chance:.2g} % of runs. {power}. Trust the arms' "
-            "own rewards more in the next run: a larger --misfit, or --one-hot."
-        )
-    doubt = ", so that this says little" if found.power < _TELLING else ""
-    return f"The releases fit means that are linear in the features. {power}{doubt}."
+def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
+    """Return the model of a policy, and what to look at in a table of arms before a run."""
+    found = [] if isinstance(policy, dpbai.Baseline) else notes(arms)  # which uses no feature
+    return [model(policy), *(f"Note: {note}." for note in found)]
 
 
 def notes(arms: Arms) -> list[str]:
@@ -73,9 +63,9 @@ def notes(arms: Arms) -> list[str]:
     features, found = arms.features, []
     if not has_constant(features):
         found.append(
-            "no combination of the features is constant, so that an arm whose features are all 0 "
-            "is taken to have a mean of 0. If the features are prices, sizes and the like, that "
-            "is wrong, and the best arm may never be found: --intercept adds a constant"
+            "no combination of the features is constant, so the model gives an arm whose features "
+            "are all 0 a mean of 0. For features such as prices or sizes this is wrong, and the "
+            "best arm may never be found: --intercept adds a constant"
         )
     columns = range(len(arms.columns))
     if needless := _needless(features):
@@ -88,27 +78,78 @@ def notes(arms: Arms) -> list[str]:
                 way = (
                     f"leave {quoted(source)} out of --categorical"
                     if words == every
-                    else f"in place of --categorical {quoted(source)}, write a column of 0 and 1 "
-                    "for each of the other words"
+                    else f"replace --categorical {quoted(source)} by a column of 0 and 1 for each "
+                    "of the other words"
                 )
                 found.append(f"{_columns(arms, words)} {_NEEDLESS}: {way}")
     if numbering := [column for column in columns if _is_numbering(arms, column)]:
         found.append(
-            f"{_columns(arms, numbering)} taken for a feature, and looks like a numbering of the "
+            f"{_columns(arms, numbering)} used as a feature, and looks like a numbering of the "
             "arms: if it is one, leave it out with --features"
         )
     found += _lists(arms)
     if rank(features) == len(features) > 1 and arms.columns != arms.labels:  # not --one-hot
         found.append(
-            f"the {len(features)} arms have {len(features)} independent features, which say "
-            "nothing of how means are related: they spare no pulls, and dp-bai is then baseline"
+            f"the {len(features)} arms have {len(features)} independent features, which do not "
+            "relate the means of different arms: they spare no pulls, and dp-bai is then baseline"
         )
     if len(features) <= _MOST_ARMS and (out := cannot_lead(features)):
         names = listed([quoted(arms.labels[arm]) for arm in out], 300)
         found.append(
-            f"{len(out)} of the {len(features)} arms cannot be the best, whatever the means are, "
-            f"as long as these are linear in the features: {names}. If one of them may be the best "
-            "all the same, use --one-hot, or features in which it is no mixture of other arms"
+            f"{len(out)} of the {len(features)} arms cannot be the best if means are linear in the "
+            f"features: {names}. If one of them may be the best, use --one-hot, or features in "
+            "which it is no mixture of other arms"
+        )
+    return found
+
+
+def fitted(session: Session) -> str:
+    """Return whether what a run released fits linear means, and how much that says."""
+    policy, released = session.policy, [s for r in session.released for s in r.statistic]
+    if any(r.pulls != p.pulls for r, p in zip(session.released, session.phases, strict=True)):
+        return "Whether the releases fit linear means is not computed, as rewards are missing."
+    tau = vars(policy).get("misfit", 0.0)
+    found = fit(session.phases, released, policy.features, misfit=tau if 0 < tau <= 1 else MISFIT)
+    if found is None:
+        return "So few arms were pulled that linear means fit any releases of this run."
+    power = (
+        f"If means are off by {found.misfit:g} of the reward range, this test finds it in "
+        f"{100 * found.power:.0f} % of runs"
+    )
+    if found.chance < _LEVEL:
+        allowed = f"This run allows for deviations of about {tau:g}. " if tau else ""
+        return (
+            "The releases do not fit means that are linear in the features: if means were, "
+            f"releases would differ as much in {100 * max(found.chance, 5e-4):.2g} % of runs at "
+            f"most. {power}. {allowed}If you expect larger ones, give the next run a larger "
+            "--misfit, or --one-hot."
+        )
+    doubt = ", so this result says little" if found.power < _POWER else ""
+    return f"The releases fit means that are linear in the features. {power}{doubt}."
+
+
+def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
+    """Return what the mean of the recommended arm may be, and on which assumption."""
+    if interval is None:
+        return ["The run released differences of means only, which determine no mean."]
+    off, deviations = session.interval(misfit=MISFIT), interval.deviations
+    model = "assumes that means are exactly linear in the features"
+    if deviations:
+        model = "assumes deviations from linear means of this size"
+    if not off.deviations:
+        model = "uses the rewards of this arm only"
+    moved = f", deviations by {deviations:.4g}" if deviations else ""
+    found = [
+        f"The mean of {quoted(session.recommendation)} lies between {interval.low:.4g} and "
+        f"{interval.high:.4g}: such an interval is right in at least {interval.confidence:.0%} of "
+        f"runs, whichever arm they recommend. It {model}. Noise moves the estimate by at most "
+        f"{interval.noise:.4g}, sampling by {interval.sampling:.4g}{moved}. This says nothing "
+        "about the probability that the arm is the best."
+    ]
+    if off.deviations and not deviations:
+        found.append(
+            f"For deviations from linear means of about {MISFIT:g} of the reward range, the "
+            f"interval is {off.low:.4g} to {off.high:.4g}."
         )
     return found
 
@@ -127,7 +168,7 @@ def _is_indicator(arms: Arms, column: int, source: str) -> bool:
 
 
 def _lists(arms: Arms) -> list[str]:
-    """Return what to do with columns of words that are lists of words."""
+    """Return notes on columns whose words are lists of words."""
     found = []
     for source in dict.fromkeys(arms.sources):
         columns = [k for k in range(len(arms.columns)) if _is_indicator(arms, k, source)]
@@ -147,7 +188,7 @@ def _lists(arms: Arms) -> list[str]:
 
 
 def _is_numbering(arms: Arms, column: int) -> bool:
-    """Return whether whole numbers, all different, count the rows or are called an id."""
+    """Return whether a column counts the rows, or has distinct integers and the name of an id."""
     values = arms.features[:, column]
     if len(set(values.tolist())) < len(values) or (values % 1).any():
         return False

@@ -1,6 +1,6 @@
-"""The options of the commands, what they choose, and a parser that says what is wrong in a line.
+"""The options of the commands, and the policies, laws and noise that they choose.
 
-Each value is held against its rule before anything is computed or printed.
+Each value is checked before anything is computed or printed, and an error takes one line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 import os
 import stat
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -19,23 +19,41 @@ import dpbai
 
 if TYPE_CHECKING:
     from dpbai._check import FloatArray
+    from dpbai.noise import Mechanism
     from dpbai.rewards import RewardLaw
 
-BASELINE = "baseline"
-# Title, and name in `dpbai`, where the class is looked up only when it is used.
-POLICIES = {
-    "dp-design": ("DP-Design", "DPDesign"),
-    "dp-bai": ("DP-BAI", "DPBAI"),
-    "dp-bai-gauss": ("DP-BAI-Gauss", "DPBAIGauss"),
-    BASELINE: ("Baseline", "Baseline"),
-    "dp-halving": ("DP-Halving", "DPHalving"),
-    "dp-od": ("DP-OD", "DPOD"),
-    "od-linbai": ("OD-LinBAI", "ODLinBAI"),
+    Maker = Callable[..., dpbai.Policy]  # of features, `budget` and, if it is private, `epsilon`
+
+
+class Law(NamedTuple):
+    """A law of rewards in [0, 1]: what makes it of a mean, and the range of its means."""
+
+    make: Callable[[float], RewardLaw]
+    lowest: float
+    highest: float
+
+
+# Functions, since `dpbai` imports a class, and NumPy, when its name is first used.
+DEFAULT, BASELINE, NOT_PRIVATE, WITH_DELTA = "dp-design", "baseline", "od-linbai", "dp-bai-gauss"
+POLICIES: dict[str, tuple[str, Callable[[], Maker]]] = {
+    DEFAULT: ("DP-Design", lambda: dpbai.DPDesign),
+    "dp-bai": ("DP-BAI", lambda: dpbai.DPBAI),
+    WITH_DELTA: ("DP-BAI-Gauss", lambda: dpbai.DPBAIGauss),
+    BASELINE: ("Baseline", lambda: dpbai.Baseline),
+    "dp-halving": ("DP-Halving", lambda: dpbai.DPHalving),
+    # With the L1 norm, which the privacy of Laplace noise needs.
+    "dp-od": ("DP-OD", lambda: partial(dpbai.DPOD, norm="l1")),
+    NOT_PRIVATE: ("OD-LinBAI", lambda: dpbai.ODLinBAI),
 }
-NOISE = {"opendp": "OpenDPNoise", "numpy": "NumpyNoise"}
-DEFAULT = "dp-design"
-NOT_PRIVATE = "od-linbai"
-WITH_DELTA = "dp-bai-gauss"
+REWARDS = {
+    "bernoulli": Law(lambda mean: dpbai.Bernoulli(mean), 0.0, 1.0),
+    "uniform": Law(lambda mean: dpbai.Uniform(mean), 0.0, 0.5),
+    "beta": Law(lambda mean: dpbai.Beta(mean), 0.001, 0.999),
+}
+NOISE: dict[str, Callable[[], Mechanism]] = {
+    "opendp": lambda: dpbai.OpenDPNoise(),
+    "numpy": lambda: dpbai.NumpyNoise(),
+}
 FIGURES = (".png", ".svg")
 STANDARD_INPUT = "-"
 EPILOG = """\
@@ -43,11 +61,15 @@ from two files to a recommendation:
   dpbai plan arms.csv --budget 400 --epsilon 0.5   what a run would do
   dpbai start run.json arms.csv --budget 400 --epsilon 0.5
   dpbai next run.json                              which arms to pull now
-  dpbai tell run.json rewards.csv                  what the pulls gave
-  ... next and tell again, until the run is finished ...
-  ... if some rewards never come: dpbai end-phase run.json ...
-  ... if an arm is gone for good: dpbai withdraw run.json ARM ...
+  dpbai tell run.json rewards.csv                  record their rewards
+  ... repeat next and tell until the run is finished ...
+  ... if rewards will stay missing: dpbai end-phase run.json ...
+  ... if an arm cannot be pulled any more: dpbai withdraw run.json ARM ...
   dpbai recommend run.json                         the answer and its privacy
+
+do the features predict the rewards?
+  dpbai holdout check.json run.json ARM --pulls 100
+  dpbai misfit run.json check.json                 when both are finished
 
 CSV files start with a line of column names, and may have semicolons or tabs:
   arms.csv     arm,<feature>,<feature>,...  a line for each arm
@@ -58,36 +80,15 @@ CSV files start with a line of column names, and may have semicolons or tabs:
 Columns of other names: see --arm-column, --features, --categorical of `dpbai
 plan`, and --reward-column of `dpbai tell`.
 
-exit codes, with one line on stderr unless done:
+exit codes, with one line on stderr unless 0:
   0 done
-  2 yours to put right: the call, a file that is missing, no file, not allowed
-    or not as it must be, or a session that is not at that step
-  1 it failed on the way: a disk that is full, a search without an answer
+  2 the call, a file or the state of the session must be changed first
+  1 a failure on the way, such as a full disk or a search without a result
   130 interrupted
 """
 
 Option = Callable[[Any], Any]
 """What adds an option or a place to a parser, or to a group of one."""
-
-
-class Law(NamedTuple):
-    """A law of rewards in [0, 1], and the means that it can have."""
-
-    name: str
-    lowest: float
-    highest: float
-
-    def make(self, mean: float) -> RewardLaw:
-        """Return the law with this mean."""
-        law: RewardLaw = getattr(dpbai, self.name)(mean)
-        return law
-
-
-REWARDS = {
-    "bernoulli": Law("Bernoulli", 0.0, 1.0),
-    "uniform": Law("Uniform", 0.0, 0.5),
-    "beta": Law("Beta", 0.001, 0.999),
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -110,15 +111,15 @@ def option(name: str, text: str, *names: str, **settings: Any) -> Option:
     return methodcaller("add_argument", name, *names, help=text, **settings)
 
 
-def by_rule(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str], Any]:
-    """Return what reads a value and holds it against a rule of `dpbai._check`."""
+def by_rule(kind: Callable[[str], Any], rule: Callable[[Any, Any], object]) -> Callable[[str], Any]:
+    """Return what reads a value and checks it by a rule, a function of `dpbai._check` and it."""
 
     def read(text: str) -> Any:
         value = kind(text)
         from dpbai import _check  # with NumPy, which help does without
 
         try:
-            getattr(_check, rule)(value, *more)
+            rule(_check, value)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         return value
@@ -127,9 +128,14 @@ def by_rule(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str]
     return read
 
 
+def whole(name: str) -> Callable[[str], Any]:
+    """Return what reads a positive integer."""
+    return by_rule(int, lambda check, value: check.whole(value, name))
+
+
 def written(text: str) -> str:
-    """Return the path of a file that can be written, as far as one can tell."""
-    path: str = by_rule(str, "path", "the file")(text)
+    """Return the path of a file, if nothing shows that it cannot be written."""
+    path: str = by_rule(str, lambda check, value: check.path(value, "the file"))(text)
     if not (folder := Path(path).parent).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
     if not os.access(path if Path(path).exists() else folder, os.W_OK):
@@ -143,28 +149,28 @@ def _figure(text: str) -> str:
     return written(text)
 
 
-_BUDGET, _EPSILON = by_rule(int, "whole", "budget"), by_rule(float, "epsilon")
-_SEED = by_rule(int, "seed_sequence")
+_BUDGET, EPSILON = whole("budget"), by_rule(float, lambda check, value: check.epsilon(value))
+_SEED = by_rule(int, lambda check, value: check.seed_sequence(value))
 
 
 # fmt: off
-# Options that mean something else, or have another default, in each command: these take its words.
-gap = partial(option, "--gap", type=by_rule(float, "positive", "gap"))
+# Options whose help or default differs between commands.
+gap = partial(option, "--gap",
+              type=by_rule(float, lambda check, value: check.positive(value, "gap")))
 best = partial(option, "--best", metavar="ARM")
 reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0.0, 1.0),
                        metavar=("LOW", "HIGH"))
 
 
 def trials(default: int, text: str = "simulated runs") -> Option:
-    """Return how long to simulate."""
-    told = f"{text} (default {default})"
-    return option("--trials", told, type=by_rule(int, "trials"), default=default)
+    """Return the option for the number of simulated runs."""
+    return option("--trials", f"{text} (default {default})", type=whole("trials"), default=default)
 
 
 def output(*columns: str) -> Option:
-    """Return a CSV file to write."""
-    told = f"write a CSV file: {', '.join(columns)}"
-    return option("-o", told, "--output", type=written, metavar="FILE")
+    """Return the option for a CSV file to write."""
+    text = f"write a CSV file: {', '.join(columns)}"
+    return option("-o", text, "--output", type=written, metavar="FILE")
 
 
 ARM_COLUMN = option("--arm-column", "the column that names the arms (default: arm)", default="arm",
@@ -174,22 +180,22 @@ ARMS = [
     ARM_COLUMN,
     option("--features", "the columns that are features (default: all but that of the arms)",
            nargs="+", default=[], metavar="NAME"),
-    option("--categorical", "columns of words: each word becomes a feature that is 1 where it "
-           "stands, else 0", nargs="+", default=[], metavar="NAME"),
-    option("--one-hot", "give each arm a feature of its own, and read its name only: nothing is "
-           "known of how means are related", action="store_true"),
-    option("--intercept", "add a column of ones, unless the features have a constant among their "
-           "combinations", action="store_true"),
+    option("--categorical", "columns of words: each word becomes a feature that is 1 for the arms "
+           "with this word, else 0", nargs="+", default=[], metavar="NAME"),
+    option("--one-hot", "give each arm a feature of its own, and read its name only: the means of "
+           "different arms are then unrelated", action="store_true"),
+    option("--intercept", "add a column of ones, unless some combination of the features is "
+           "constant", action="store_true"),
 ]
 _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
-                type=by_rule(float, "proportion", "delta"))
-_MISFIT = option("--misfit", f"for {DEFAULT}: by how much means may be off from means that are "
-                 "linear in the features, as a share of the reward range: in [0, 1], 0 if they are "
-                 "linear, inf to ignore the features (default 0.04)",
-                 type=by_rule(float, "non_negative", "misfit"), metavar="X")
+                type=by_rule(float, lambda check, value: check.proportion(value, "delta")))
+_MISFIT = option("--misfit", f"for {DEFAULT}: the expected deviation of means from linear ones, as "
+                 "a share of the reward range: in [0, 1], 0 if means are exactly linear in the "
+                 "features, inf to ignore the features (default 0.04)", metavar="X",
+                 type=by_rule(float, lambda check, value: check.non_negative(value, "misfit")))
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
-    option("--epsilon", "privacy parameter, positive; smaller is more private", type=_EPSILON),
+    option("--epsilon", "privacy parameter, positive; smaller is more private", type=EPSILON),
     option("--policy", f"one of {', '.join(POLICIES)} (default: {DEFAULT})", choices=POLICIES,
            default=DEFAULT, metavar="NAME"),
     _MISFIT,
@@ -202,43 +208,44 @@ COMPARED = [
     _DELTA,
 ]
 EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "--epsilon",
-                  nargs="+", type=_EPSILON, required=True, metavar="E")
+                  nargs="+", type=EPSILON, required=True, metavar="E")
 BUDGETS = option("--budgets", "pulls", "--budget", nargs="+", type=_BUDGET, required=True,
                  metavar="T")
-SUCCESS = option("--success", "wanted (default 0.95)", default=0.95,
-                 type=by_rule(float, "proportion", "success"))
+SUCCESS = option("--success", "the wanted probability of a right answer (default 0.95)",
+                 default=0.95,
+                 type=by_rule(float, lambda check, value: check.proportion(value, "success")))
 WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
-                "(default 0)", type=by_rule(float, "non_negative", "within"), default=0.0,
-                metavar="X")
+                "(default 0)", default=0.0, metavar="X",
+                type=by_rule(float, lambda check, value: check.non_negative(value, "within")))
 SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
 NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
 SESSION = option("session", "the session file", metavar="run.json")
 GROUP = option("--group", "how many rewards one person may have given in a run (default 1)",
-               type=by_rule(int, "whole", "group"), default=1, metavar="N")
+               type=whole("group"), default=1, metavar="N")
 JSON = option("--json", "print one line of JSON", action="store_true")
 FIGURE = option("--figure", "draw a figure: .png or .svg", type=_figure, metavar="FILE")
 SUPPOSED: list[Option | list[Option]] = [
     [
         option("--means", "CSV: arm,mean", metavar="means.csv"),
-        gap("in place of means: the lead of the best arm; other means follow as closely as linear "
-            "ones can"),
+        gap("in place of means: the lead of the best arm; the other means are as close to it as "
+            "linear means can be"),
     ],
     best("with --gap: the best arm (default: that with the smallest gaps in all)"),
     option("--rewards", "law of rewards (default bernoulli)", choices=REWARDS, default="bernoulli"),
     reward_range("the scale of rewards, means, gaps and losses (default 0 1)"),
     WITHIN,
 ]
-"""What makes an instance: means or a gap, of which one is needed. And which answers are right."""
+"""What makes an instance, of which one of the first two is needed, and which answers are right."""
 # fmt: on
 
 
 def refuse_to_overwrite(given: argparse.Namespace) -> None:
-    """Raise ValueError if a command would write over a file that it reads, or write one twice.
+    """Raise ValueError if a command would overwrite a file that it reads, or write one twice.
 
-    Two paths name one file also by way of links, and "-" names a file that standard input reads.
+    Links are followed, and "-" is the file that standard input reads.
     """
     named = {name: path for name, path in vars(given).items() if path and isinstance(path, str)}
-    session = named.get("session")
+    session, run = named.get("session"), named.get("run")
     used = {
         "the table of arms": named.get("arms"),
         "the means": named.get("means"),
@@ -248,7 +255,8 @@ def refuse_to_overwrite(given: argparse.Namespace) -> None:
         "the session while it is being saved": session and f"{session}.tmp",
     }
     found = {_identity(path): (what, path) for what, path in used.items() if path}
-    found |= {_identity(path): ("a session", path) for path in vars(given).get("sessions", ())}
+    sessions = [*vars(given).get("sessions", ()), *vars(given).get("holdouts", ())]
+    found |= {_identity(path): ("a session", path) for path in [*sessions, *filter(None, [run])]}
     for name, way in (("cells", "--cells"), ("output", "-o/--output"), ("figure", "--figure")):
         if path := named.get(name):
             what, other = found.setdefault(_identity(path), (way, path))
@@ -268,40 +276,31 @@ def _identity(path: str) -> object:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else path
 
 
-def makers(given: argparse.Namespace) -> dict[str, Callable[..., dpbai.Policy]]:
+def makers(given: argparse.Namespace) -> dict[str, Maker]:
     """Return the makers of --policies."""
-    if given.misfit is not None and DEFAULT not in given.policies:
-        raise ValueError(f"--misfit is for {DEFAULT} only")
-    return {name: maker(name, given.delta, given.misfit) for name in given.policies}
+    return {name: maker(name, given.policies, given) for name in given.policies}
 
 
-def maker(
-    name: str, delta: float | None = None, misfit: float | None = None
-) -> Callable[..., dpbai.Policy]:
-    """Return the maker of a policy, which takes features, `budget` and, if private, `epsilon`."""
-    make: Callable[..., dpbai.Policy] = getattr(dpbai, POLICIES[name][1])
-    if name == "dp-od":
-        return partial(make, norm="l1")  # the norm that keeps what epsilon promises
-    if name == DEFAULT and misfit is not None:
-        return partial(make, misfit=misfit)
-    if name != WITH_DELTA:
-        return make
-    if delta is None:
+def maker(name: str, chosen: Sequence[str], given: argparse.Namespace) -> Maker:
+    """Return the maker of a policy; ValueError if an option is for none of those chosen."""
+    options = {}
+    for only, option in ((DEFAULT, "misfit"), (WITH_DELTA, "delta")):
+        value = vars(given)[option]
+        if value is not None and only not in chosen:
+            raise ValueError(f"--{option} is for {only} only")
+        if value is not None and name == only:
+            options[option] = value
+    if name == WITH_DELTA and not options:
         raise ValueError(f"--delta is needed for {WITH_DELTA}")
-    return partial(make, delta=delta)
+    return partial(POLICIES[name][1](), **options) if options else POLICIES[name][1]()
 
 
 def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
     """Return the policy that the options ask for; ValueError if one is missing or too much."""
-    if given.delta is not None and given.policy != WITH_DELTA:
-        raise ValueError(f"--delta is for {WITH_DELTA} only")
-    if given.misfit is not None and given.policy != DEFAULT:
-        raise ValueError(f"--misfit is for {DEFAULT} only")
-    make = maker(given.policy, given.delta, given.misfit)
-    if given.policy == NOT_PRIVATE:
-        if given.epsilon is not None:
-            raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
-        return make(features, budget=given.budget)
-    if given.epsilon is None:
-        raise ValueError(f"--epsilon is needed for {given.policy}")
-    return make(features, budget=given.budget, epsilon=given.epsilon)
+    make = maker(given.policy, [given.policy], given)
+    if (given.epsilon is None) != (given.policy == NOT_PRIVATE):
+        if given.epsilon is None:
+            raise ValueError(f"--epsilon is needed for {given.policy}")
+        raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
+    options = {} if given.epsilon is None else {"epsilon": given.epsilon}
+    return make(features, budget=given.budget, **options)

@@ -1,4 +1,4 @@
-"""Output that cannot fail: what a step came to is told after it was saved, and must not undo it."""
+"""Output whose failure changes nothing: a step is saved before its result is printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TextIO
 
 
 def prepare() -> None:
-    """Let streams escape the letters that they have no bytes for, as a terminal may lack some."""
+    """Let streams escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             stream.reconfigure(errors="backslashreplace")
@@ -20,24 +20,24 @@ def prepare() -> None:
 
 @contextmanager
 def acknowledging() -> Iterator[None]:
-    """Print what is printed meanwhile: on stderr if stdout is closed or full, else nowhere."""
+    """Print what the block prints: on stderr if stdout is closed or full, if that takes it."""
     text = io.StringIO()
     with redirect_stdout(text):
         yield
-    if not _printed(text.getvalue(), sys.stdout):
-        complain("note: stdout takes no output, so that the answer is here:")
+    if text.getvalue() and not _printed(text.getvalue(), sys.stdout):
+        complain("note: nothing can be written to stdout; the answer is:")
         _printed(text.getvalue(), sys.stderr)
 
 
 def complain(text: str) -> None:
-    """Print one line on stderr, if that can be; what it quotes cannot control a terminal."""
+    """Print one line on stderr if possible; control characters in it are escaped."""
     line = " ".join(text.split())
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     _printed(f"dpbai: {shown}\n", sys.stderr)
 
 
 def finish() -> bool:
-    """Write out what was printed; False if stdout takes nothing, and never will again."""
+    """Flush stdout, and return whether that was possible."""
     return _printed("", sys.stdout)
 
 
@@ -48,7 +48,7 @@ def _printed(text: str, stream: TextIO | None) -> bool:
         stream.write(text)
         stream.flush()
     except (OSError, ValueError):  # full, or closed
-        # What is left in its buffer would fail again at the end of the program.
+        # Its buffer would be flushed, and fail, again at the end of the program.
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nothing:
             os.dup2(nothing.fileno(), stream.fileno())
         return False

@@ -1,7 +1,7 @@
-"""Tables as people have them: any separator, any Unicode encoding, columns found by their names.
+"""CSV files with any usual separator and Unicode encoding; columns are found by their names.
 
-A sheet of rewards is private: an error says which line is wrong, and quotes no cell of it, nor its
-first line, which may be one of rewards.
+A sheet of rewards is private: an error names the line, and quotes neither a cell nor the first
+line, which may hold rewards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -26,23 +26,25 @@ from dpbai.field.cli.arguments import STANDARD_INPUT
 SEPARATORS = ",;\t|"
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
 _WIDTH = 72  # characters of a list
-_LONGEST = 30  # characters of a name in a list
+_LONGEST = 30  # characters of a name
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "#n/a", "null", "none"}
+_NO_WORDS = {*_TRUTH, *_MISSING}
+_LETTERS = re.compile(r"[^\W\d_eE]")  # but that of an exponent
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+|[-+]?\d+,")
 _DECORATED = re.compile(r"\W*\d[\d.,'\u2019\s]*(\W*|\s*[^\W\d_]{1,3})")
-"""What is a number but for its separators, and a sign of currency, a % or a unit around it."""
-_ONE_LINE = "{} must be one line of characters that can be seen: replace all others by spaces"
+"""A number with separators for thousands, or with a sign of currency, a % or a unit around it."""
+_ONE_LINE = "{} must be one line of visible characters: replace all others by spaces"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The cells of a file: the names of the columns, then each line's number and cells."""
+    """The cells of a file: the names of its columns, and the number and cells of each line."""
 
     path: str
     header: list[str]
     rows: list[tuple[int, list[str]]]
-    comma: bool  # whether numbers may have a decimal one, as they do where semicolons separate
+    comma: bool  # whether it may be the decimal sign, as where semicolons separate columns
     private: bool  # whether no cell may be quoted
 
     @classmethod
@@ -53,13 +55,13 @@ class Sheet:
         if alone := re.search(r"\r(?!\n)", text) if "\n" in text else None:
             line = text.count("\n", 0, alone.start()) + 1
             raise ValueError(
-                f"{name}, line {line}: a carriage return stands alone, where other lines end in a "
-                "line feed: replace it by a space or a line feed"
+                f"{name}, line {line}: a carriage return without a line feed, while other lines "
+                "end with one: replace it by a space or a line feed"
             )
         lines = re.split(r"(?<=\r)(?!\n)|(?<=\n)", text)
         first = next((number for number, line in enumerate(lines) if line.strip()), 0)
         separator = max(SEPARATORS, key=re.sub('"[^"]*"', "", lines[first]).count)
-        # What spreadsheet programs write before the names, to be read in any country.
+        # A first line "sep=;", which spreadsheet programs write.
         if stated := re.fullmatch(r'"?sep=(.)"?', lines[first].strip("\r\n "), re.IGNORECASE):
             separator, lines[first] = stated[1], "\n"
         if separator not in SEPARATORS:
@@ -70,10 +72,10 @@ class Sheet:
         try:
             every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
         except csv.Error as error:
-            raise ValueError(f"{name}: no CSV file: {error}") from None
+            raise ValueError(f"{name}: this is no CSV file: {error}") from None
         rows = [(line, cells) for line, cells in every if any(cells)]
         if len(rows) < 2:
-            raise ValueError(f"{name}: there must be a first line of names, and a line of values")
+            raise ValueError(f"{name}: there must be a line of column names, then lines of values")
         sheet = cls(name, rows[0][1], rows[1:], separator == ";", private)
         for line, cells in sheet.rows:
             if len(cells) != len(sheet.header):
@@ -91,9 +93,7 @@ class Sheet:
         header = [self.header[place] for place in used]
         if len(set(header)) < len(header):
             unnamed = [place + 1 for place, name in enumerate(header) if not name]
-            found = (
-                f"; those at places {listed(map(str, unnamed))} have none" if unnamed[1:] else ""
-            )
+            found = f"; columns {listed(map(str, unnamed))} have none" if unnamed[1:] else ""
             raise ValueError(f"{self.path}: the columns must have distinct names{found}")
         if not self.private and any(map(UNSEEN.search, header)):
             raise ValueError(f"{self.path}: {_ONE_LINE.format('the names of columns')}")
@@ -106,26 +106,26 @@ class Sheet:
         return next(lines, None) if self.comma else None
 
     def wrong(self, line: int, what: str) -> ValueError:
-        """Return the error that tells what is wrong in a line."""
+        """Return the error for something wrong in a line."""
         return ValueError(f"{self.path}, line {line}: {what}")
 
     def column(self, name: str, option: str = "") -> int:
-        """Return the place of a column, in upper or lower case; `option` chooses another."""
+        """Return the index of a column, in upper or lower case; `option` chooses another."""
         folded = [entry.casefold() for entry in self.header]
         wanted = normal(name)
         if wanted in self.header:
             return self.header.index(wanted)
         if folded.count(wanted.casefold()) == 1:
             return folded.index(wanted.casefold())
-        # The first line of a private file may be one of rewards, whatever it looks like.
+        # The first line of a private file may hold rewards.
         found = "its first line must hold the names of the columns"
         if not self.private:
             found = f"there are: {listed(map(quoted, self.header))}"
-        way = f"; name the one that is meant by {option}" if option else ""
+        way = f"; choose one with {option}" if option else ""
         raise ValueError(f"{self.path}: there is no column {quoted(wanted)}; {found}{way}")
 
     def labels(self, place: int) -> tuple[str, ...]:
-        """Return the cells of a column, which must name a different arm each."""
+        """Return the cells of a column, each the name of another arm."""
         found: dict[str, int] = {}
         for line, cells in self.rows:
             label = cells[place]
@@ -138,16 +138,28 @@ class Sheet:
             found[label] = line
         return tuple(found)
 
+    def columns_of_words(self, without: Set[int]) -> list[str]:
+        """Return the names of the columns in which some cell has letters, except these."""
+        return [
+            name
+            for place, name in enumerate(self.header)
+            if place not in without
+            and any(
+                _LETTERS.search(cells[place]) and cells[place].casefold() not in _NO_WORDS
+                for _, cells in self.rows
+            )
+        ]
+
     def words(self, place: int) -> list[str]:
-        """Return the distinct cells of a column of categories, in order; each must be a word."""
+        """Return the distinct cells of a column of categories, sorted."""
         found: dict[str, str] = {}
         for line, cells in self.rows:
             word, what = cells[place], f"category {quoted(cells[place])} of {self.header[place]}"
             if word.casefold() in _MISSING - {"none"}:
                 raise self.wrong(
                     line,
-                    f"{what} seems to be missing: leave out the line, or write a word of its own "
-                    "for what is not known, such as unknown",
+                    f"{what} seems to be missing: leave out the line, or write a word such as "
+                    "unknown",
                 )
             if UNSEEN.search(word):
                 raise self.wrong(line, _ONE_LINE.format(f"a category of {self.header[place]}"))
@@ -156,7 +168,7 @@ class Sheet:
                 raise self.wrong(
                     line,
                     f"{what} differs from {quoted(other)} in capitals or spaces only: write both "
-                    "alike, or rename one of them",
+                    "in the same way, or rename one of them",
                 )
         return sorted(found.values())
 
@@ -166,14 +178,14 @@ class Sheet:
             return _TRUTH[text.casefold()]
         if text.casefold() in _MISSING:
             column = ", or the column by --features" if way else ""
-            text = f"and is missing; the line can be left out{column}"
-            raise self.wrong(line, f"{what} must be a number, {text}")
+            text = f"{what} must be a number, and is missing; leave out the line{column}"
+            raise self.wrong(line, text)
         got = "" if self.private else f", got {text!r}"
         if "." in text and self._first_comma:
             raise self.wrong(
                 line,
-                f"{what} has a point{got}, and a number of line {self._first_comma} a comma: write "
-                "one decimal sign in all numbers, and no sign for thousands",
+                f"{what} has a point{got}, and a number in line {self._first_comma} a comma: use "
+                "one decimal sign for all numbers, and no sign for thousands",
             )
         try:
             value = float(text.replace(",", ".") if self.comma else text)
@@ -195,7 +207,7 @@ def normal(text: str) -> str:
 
 
 def nearest(text: str, names: Iterable[str]) -> str:
-    """Return a hint at the name that a wrong one is near to, if it is no number; or nothing."""
+    """Return a hint at the most similar name, or an empty text; none to a number."""
     folded = {name.casefold(): name for name in names}
     found = get_close_matches(normal(text).casefold(), folded, 1)
     is_number = re.match(r"[-+.,\d]", normal(text))
@@ -203,7 +215,7 @@ def nearest(text: str, names: Iterable[str]) -> str:
 
 
 def quoted(name: object) -> str:
-    """Return a name as a list tells it: not too long, in quotes if it would not be seen as one."""
+    """Return a name for a list: shortened, and in quotes if it has separators in it."""
     text = visible(str(name))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."
@@ -211,7 +223,7 @@ def quoted(name: object) -> str:
 
 
 def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
-    """Return a list on one line: what fits, and how many more there are; "nothing" of none."""
+    """Return the entries that fit on one line, and how many more there are."""
     entries = list(entries) or ["nothing"]
     ends = accumulate(len(entry) + 2 for entry in entries)
     kept = max(sum(end <= width for end in ends), 1)
@@ -228,11 +240,11 @@ def _data(path: str) -> bytes:
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Return the text of a file or of standard input, whichever Unicode encoding it is in."""
+    """Return text in UTF-8 or UTF-16."""
     if data.startswith(_WORKBOOKS):
         raise ValueError(
-            f"{name}: this is a workbook of a spreadsheet program: save its sheet there as CSV "
-            "(UTF-8), and give that file"
+            f"{name}: this is a workbook of a spreadsheet program: save the sheet as CSV (UTF-8) "
+            "there, and use that file"
         )
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -240,7 +252,5 @@ def decoded(data: bytes, name: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ValueError(
-            f"{name}: no CSV file: it is not text in UTF-8 or UTF-16; save it as CSV (UTF-8)"
-        )
+        raise ValueError(f"{name}: this is no text in UTF-8 or UTF-16: save it as CSV (UTF-8)")
     return text

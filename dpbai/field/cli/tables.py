@@ -1,4 +1,4 @@
-"""The tables that commands read, by the names of their columns, and those that they show."""
+"""The tables that commands read, and what they print."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TextIO
 
@@ -37,7 +38,7 @@ class Arms(NamedTuple):
     columns : tuple of str
         Names of the features.
     sources : tuple of str
-        The column of the table behind each feature. It has another name than an indicator.
+        The column of the table that each feature comes from; an indicator has another name.
     """
 
     labels: tuple[str, ...]
@@ -59,8 +60,8 @@ def read_arms(given: argparse.Namespace) -> Arms:
     named_only = places == [arm] and set(_policies(given)) == {BASELINE}
     if given.one_hot and (chosen or categories):
         raise ValueError(
-            "--one-hot gives each arm a feature of its own: it goes without --features and "
-            "--categorical"
+            "--one-hot gives each arm a feature of its own, and cannot be combined with --features "
+            "and --categorical"
         )
     if given.one_hot or named_only:
         return Arms(labels, np.eye(len(labels)), labels, (name,) * len(labels))
@@ -68,12 +69,12 @@ def read_arms(given: argparse.Namespace) -> Arms:
         (column, sheet.header[place], values)
         for place in places
         if place != arm or place in categories
-        for column, values in _features(sheet, place, labels, categories)
+        for column, values in _features(sheet, place, arm, labels, categories)
     ]
     if not found:
         raise ValueError(
-            f"{sheet.path}: beside column {quoted(name)} there must be features; --one-hot gives "
-            "each arm a feature of its own"
+            f"{sheet.path}: there must be features beside column {quoted(name)}; with --one-hot "
+            "each arm has its own feature"
         )
     features = np.array([values for *_, values in found]).T
     if given.intercept and not has_constant(features):
@@ -82,9 +83,9 @@ def read_arms(given: argparse.Namespace) -> Arms:
     columns, sources, _ = zip(*found, strict=True)
     if twice := [column for column, count in Counter(columns).items() if count > 1]:
         raise ValueError(
-            f"{sheet.path}: there would be two features of the name {quoted(twice[0])}, one of "
-            "them made by --categorical or --intercept: rename the column of this name, or choose "
-            "others by --features"
+            f"{sheet.path}: two features would have the name {quoted(twice[0])}, one of them made "
+            "by --categorical or --intercept: rename the column of this name, or choose other "
+            "columns with --features"
         )
     return Arms(labels, features, columns, sources)
 
@@ -95,7 +96,7 @@ def _policies(given: argparse.Namespace) -> list[str]:
 
 
 def _features(
-    sheet: Sheet, place: int, labels: Sequence[str], categories: Sequence[int]
+    sheet: Sheet, place: int, arm: int, labels: Sequence[str], categories: Sequence[int]
 ) -> Iterator[tuple[str, list[float]]]:
     """Yield the name and the values of each feature that a column of a table gives."""
     name = sheet.header[place]
@@ -104,9 +105,10 @@ def _features(
         for word in sheet.words(place)[place != categories[0] :]:
             yield f"{name}={word}", [float(cells[place] == word) for _, cells in sheet.rows]
         return
+    words = [*map(quoted, sheet.columns_of_words(set(categories) | {arm}))]
     way = (
-        f" (--features chooses columns, --categorical {quoted(name)} makes indicators of a "
-        "column of words)"
+        f" (--categorical {' '.join(words or [quoted(name)])} makes indicators of columns of "
+        "words, --features chooses columns)"
     )
     column = name or "the column without a name"
     yield (
@@ -128,15 +130,15 @@ def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     sheet = Sheet.read(given.means)
     # What `simulate` writes has a column arm, whatever the table of arms calls it.
     arm = sheet.column("arm" if "arm" in sheet.header else given.arm_column, "--arm-column")
-    told = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
-    for label, (line, _) in told.items():
+    rows = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
+    for label, (line, _) in rows.items():
         if label not in labels:
             raise sheet.wrong(line, f"{label!r} is none of the arms{nearest(label, labels)}")
     mean, means = sheet.column("mean"), []
     for label in labels:
-        if label not in told:
+        if label not in rows:
             raise ValueError(f"{sheet.path}: it must hold each arm once, and {label!r} is missing")
-        line, cells = told[label]
+        line, cells = rows[label]
         means.append(sheet.number(line, cells[mean], f"mean of arm {label!r}"))
     return means
 
@@ -149,8 +151,8 @@ def read_rewards(
     summed = not given.reward_column and {"total", "count"} <= {n.casefold() for n in sheet.header}
     if summed and "reward" in sheet.header:
         raise ValueError(
-            f"{sheet.path}: there are columns reward, total and count; --reward-column says which "
-            "one holds the reward of each line"
+            f"{sheet.path}: there are columns reward, total and count: choose the column of "
+            "rewards with --reward-column"
         )
     arm = sheet.column(given.arm_column, "--arm-column")
     column = "total" if summed else given.reward_column or "reward"
@@ -159,7 +161,7 @@ def read_rewards(
     values: dict[Label, list[float]] = {}
     sums: dict[Label, tuple[Fraction, int]] = {}
     for line, cells in sheet.rows:
-        # Not quoted: a file with its columns the wrong way round has rewards here.
+        # Not quoted: if the columns are interchanged, this is a reward.
         if cells[arm] not in names:
             raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
         value, label = sheet.number(line, cells[place], column), names[cells[arm]]
@@ -168,8 +170,8 @@ def read_rewards(
                 raise sheet.wrong(line, f"{column} must lie in {bounds}")
             values.setdefault(label, []).append(value)
             continue
-        told = cells[counted]
-        count = int(told) if told.isascii() and told.isdigit() else 0
+        digits = cells[counted]
+        count = int(digits) if digits.isascii() and digits.isdigit() else 0
         if not 0 < count <= 2**53:
             raise sheet.wrong(line, "count must be a whole number, at least 1")
         try:
@@ -177,8 +179,8 @@ def read_rewards(
         except ValueError:
             rule = f"{column} must lie in {bounds} times count"
             raise sheet.wrong(line, rule) from None
-        before, so_far = sums.get(label, (Fraction(), 0))
-        sums[label] = before + decimal(value), so_far + count
+        total, number = sums.get(label, (Fraction(), 0))
+        sums[label] = total + decimal(value), number + count
     return sums or {
         label: (exact_sum(np.array(found)), len(found)) for label, found in values.items()
     }
@@ -192,17 +194,45 @@ class Table(NamedTuple):
     draw: Callable[[], Any] | None = None  # a figure of it
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a command answers: paragraphs above and below a table.
+
+    Printed as JSON it is the `facts`, and the rows of the table by the name `rows`. A table that is
+    not `shown` is for --output and --figure only.
+    """
+
+    table: Table | None = None
+    above: Sequence[str] = ()
+    below: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    rows: str = "arms"
+    shown: bool = True
+
+    def show(self, *, as_json: bool) -> None:
+        """Print the answer."""
+        if as_json and self.shown:
+            show_json({**self.facts, self.rows: records(self.table) if self.table else []})
+        elif not as_json:
+            for text in self.above:
+                say(text)
+            if self.table and self.shown:
+                show(self.table)
+            for text in self.below:
+                say(text)
+
+
 def write(table: Table, opened: TextIO) -> None:
     """Write a table as CSV, each number in full."""
     rows = [table.columns, *([_cell(value, repr) for value in row] for row in table.rows)]
-    # Python puts a cell with a carriage return in quotes from 3.13 on only.
+    # Before 3.13, Python does not quote a cell with a carriage return.
     unusual = any("\r" in cell for row in rows for cell in row)
     quoting: Literal[0, 1] = csv.QUOTE_ALL if unusual else csv.QUOTE_MINIMAL
     csv.writer(opened, lineterminator="\n", quoting=quoting).writerows(rows)
 
 
 def show(table: Table) -> None:
-    """Print a table, aligned, with four digits of each number; of many rows the first ones."""
+    """Print the first rows of a table, aligned, with four digits of each number."""
     lines = [table.columns, *(list(map(_shown, row)) for row in table.rows[:_MOST_ROWS])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -211,9 +241,11 @@ def show(table: Table) -> None:
         print(f"... and {len(table.rows) - _MOST_ROWS} more rows: --output FILE writes them all")
 
 
-def say(text: str, hang: str = "") -> None:
-    """Print a paragraph in 80 columns; its lines but the first begin with `hang`."""
-    print(textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False))
+def say(text: str) -> None:
+    """Print a paragraph in 80 columns; text of several lines as it is."""
+    hang = "  " if text.startswith("Note: ") else ""
+    wrapped = textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False)
+    print(text if "\n" in text else wrapped)
 
 
 def records(table: Table) -> list[dict[str, Any]]:
@@ -222,7 +254,7 @@ def records(table: Table) -> list[dict[str, Any]]:
 
 
 def show_json(value: Any) -> None:
-    """Print one line of JSON, at once; of what it has no numbers for, inf is "inf", NaN null."""
+    """Print one line of JSON, at once; infinity is "inf", NaN is null."""
     print(json.dumps(_finite(value), allow_nan=False), flush=True)
 
 
@@ -237,7 +269,7 @@ def _finite(value: Any) -> Any:
 
 
 def _cell(value: object, number: Callable[[float], str]) -> str:
-    """Return what a cell says: a number that is no whole one in the way of `number`."""
+    """Return the text of a cell, in which `number` formats floating-point numbers."""
     if value is None or value != value:
         return ""
     return number(float(value)) if isinstance(value, float) else str(value)

@@ -1,9 +1,8 @@
-"""Pictures of what users run: studies, sessions, and a canvas in the same style for anything else.
+"""Figures of studies and sessions, and a canvas in the same style for others.
 
-Each function draws one figure and returns it, closed, so that a notebook shows it once. Series
-differ in colour, marker or line style, so that they can be told apart without colour; pictures have
-no ground of their own; nothing in them depends on the moment or the machine. Nothing here computes
-what it draws, and what only the book's chapters show is drawn beside them, in `book/drawings/`.
+Each function returns a closed figure, so that a notebook shows it once. Series differ in marker or
+line style as well as colour; backgrounds are transparent; the same data give the same bytes. What
+only the book shows is drawn in `book/drawings/`.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What all pictures share: their look, and the canvas they are drawn on."""
+"""The style of all figures, and the canvas that they are drawn on."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class Picture(Figure):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.named: list[Axes] = []  # panels whose lines are named when all has its place
+        self.named: list[Axes] = []  # panels whose lines are named after the layout
 
     def svg(self) -> str:
         """Return the figure as SVG, the same text each time.
 
-        Letters are outlines, so that it looks alike wherever it is shown. It has no ground of its
-        own, so that a page in dark mode may turn its colours around.
+        Letters are outlines, so that it looks the same everywhere. The background is transparent,
+        so that a page in dark mode can invert the colours.
         """
         drawn = io.StringIO()
         ground, dpi = self.patch.get_facecolor(), self.dpi
@@ -103,7 +103,7 @@ class Picture(Figure):
         return _slim(drawn.getvalue())
 
     def _ipython_display_(self) -> None:
-        """Show the SVG: Matplotlib's own hook for notebooks would go before a `_repr_svg_`."""
+        """Show the SVG; a `_repr_svg_` would come after the hook that Matplotlib sets."""
         from IPython.display import display
 
         bundle = {"image/svg+xml": self.svg(), "text/plain": repr(self)}
@@ -115,7 +115,7 @@ def _slim(text: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = text.replace("xlink:href", "href").replace('<g id="', '<g data-id="')
     used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([\w-]+)', text))
-    # Figures of one page share a space of names: each has its own, the same at each run.
+    # All figures of a page share one namespace, so names begin with a hash of the figure.
     own = "p" + hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
     short = {name: f"{own}-{number:x}" for number, name in enumerate(used)}
     text = re.sub(r' data-id="[^"]*"', "", text)
@@ -143,7 +143,7 @@ def _enlarged(size: re.Match[str]) -> str:
 def canvas(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (WIDTH, 3.4), **options: Any
 ) -> Iterator[tuple[Picture, Any]]:
-    """Open a figure in the style of the book; it is closed at the end, ready to be shown.
+    """Open a figure in the style of the book, which is laid out and closed at the end.
 
     Parameters
     ----------
@@ -165,9 +165,8 @@ def canvas(
             for axis in (side for each in figure.axes for side in (each.xaxis, each.yaxis)):
                 low, high = sorted(axis.get_view_interval())
                 if axis.get_scale() == "log" and high > _LONG_AXIS * low:
-                    axis.set_minor_locator(NullLocator())  # a tick for each digit: a hundred
-            # The layout settles when it is made and moves on the next drawing: fix it here. To draw
-            # without rendering would make it too, at twice the price.
+                    axis.set_minor_locator(NullLocator())  # too many ticks
+            # Fix the layout, which would otherwise be computed again at each drawing.
             cast(LayoutEngine, figure.get_layout_engine()).execute(figure)
             figure.set_layout_engine("none")
             for panel in figure.named:
@@ -180,7 +179,7 @@ def canvas(
 def panels_in_a_grid(
     count: int, columns: int, xlabel: str, ylabel: str
 ) -> Iterator[tuple[Picture, list[Axes]]]:
-    """Open a grid of panels that share their axes and their labels; lines are named in place."""
+    """Open a grid of panels with shared axes and labels, whose lines are named."""
     columns = min(columns, count)
     rows = -(-count // columns)
     options = {"sharex": True, "sharey": True, "squeeze": False}
@@ -196,9 +195,9 @@ def panels_in_a_grid(
 
 
 def name_lines(*panels: Axes) -> None:
-    """Write the name of each labelled line in its colour beside it, where there is most room.
+    """Write the label of each line in its colour beside it, where there is most room.
 
-    That is done when the `canvas` of these panels is left, and everything has its place.
+    This is done at the end of the `canvas`, after the layout.
     """
     for panel in panels:
         cast(Picture, panel.figure).named.append(panel)
@@ -210,7 +209,7 @@ def _name_lines(axes: Axes) -> None:
     paths = [_densely(line, frame) for line in lines]
     taken = np.concatenate(paths)
     for line, path in zip(lines, paths, strict=True):
-        if str(line.get_label()).startswith("_"):  # Matplotlib's own name for what has none
+        if str(line.get_label()).startswith("_"):  # a line without a label
             continue
         look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
         name = str(line.get_label())

@@ -1,4 +1,4 @@
-"""What a live run released, phase by phase."""
+"""The releases of a live run, phase by phase."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpbai._describe import visible
 from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 from dpbai.phase import Phase
 
-if TYPE_CHECKING:  # a session arrives with who has one
+if TYPE_CHECKING:  # the caller has imported sessions
     from dpbai.field.session import Session
     from dpbai.field.session.records import Label, Released
 
@@ -33,7 +33,7 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     session : Session
         With a phase released at least.
     means : mapping of label to float, optional
-        Of each arm, a mean to compare with; in a rehearsal it is known.
+        A mean of each arm to compare with, if it is known, as in a rehearsal.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
                 known = [means[label] for label in shown]
                 panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
         left_out = len(session.labels) - len(shown)
-        more = f" ({left_out} arms that went less far are not shown)" if left_out else ""
+        more = f" ({left_out} arms that were dropped earlier are not shown)" if left_out else ""
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
         entries = {
             label: handle
@@ -73,7 +73,7 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
 
 @contextmanager
 def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Picture, list[Axes]]]:
-    """Open panels with a row for each label, which is no formula, whatever signs are in it.
+    """Open panels with a row for each label, none of which is read as a formula.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Pi
 
 
 def _shown(session: Session) -> list[Label]:
-    """Return the arms in their order; of many, those that went furthest, the best of them first."""
+    """Return the arms in their order; of many, those in the latest phases with best estimates."""
     last = {label: released.phase for released in session.released for label in released.active}
     estimates = session.estimates
     furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:MOST_ROWS]
@@ -111,9 +111,9 @@ def _short(text: str) -> str:
 
 
 def _deviations(phases: Sequence[Phase]) -> FloatArray:
-    """Return the deviation of each estimate of the last phase: of noise and, at most, of rewards.
+    """Return the standard deviation of each estimate of the last phase, for the largest variance.
 
-    A decoder reads the releases of its phase and perhaps of those before, which are on its left.
+    The last columns of its decoder are for its own release, those on the left for earlier ones.
     """
     from dpbai.field.session.phase import noise_deviations
 

@@ -1,8 +1,6 @@
 """A policy on real rewards, with noise that is fit for a release.
 
-Here are the live run, the file that it can be resumed from, and the sources of noise. Nothing here
-computes a guarantee of its own, which is `dpbai.certificate`'s, or knows of an instance: what the
-true means are is what a run is there to find out.
+The live run, its file, and what draws noise. Guarantees are those of `dpbai.certificate`.
 """
 
 from dpbai.field.session.interval import Interval

@@ -1,13 +1,13 @@
-"""An interval for the mean of the arm that a run recommends: what noise does, and what sampling.
+"""An interval for the mean of the arm that a run recommends: of noise, sampling and the model.
 
-The arm is the one with the largest estimate, so that its estimate is more likely too high than too
-low: an interval for an arm that was named beforehand would promise too much. This one holds for all
-arms of the last phase at once, whichever it recommends. Earlier phases decide which arms these are
-and, where releases are remembered, with which weights they count: so what each of those releases
-may be off by is bounded for all of its coordinates at once, and the weights may be any.
+The recommended arm has the largest estimate, which is more likely too high than too low. So the
+interval holds for all arms of the last phase at once. Earlier phases decide which arms these are
+and, where releases are remembered, with which weights they count: so the error of each of those
+releases is bounded for all of its coordinates at once, and for any weights.
 
-Nothing is assumed of the rewards but that they are independent, lie in their range and have the
-mean of their arm, and of the means that they are linear in the features where estimates use that.
+Rewards are independent, lie in their range and have the mean of their arm. Means are linear in the
+features where estimates use that, but for deviations of a normal law if a misfit is given: those of
+all arms at once are bounded, so that the weights may depend on them too.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ class Interval:
     Attributes
     ----------
     low, high : float
-        The estimate less and plus `noise` and `sampling`; it may reach beyond the range of rewards.
+        The estimate less and plus the next three; it may reach beyond the range of rewards.
     noise : float
-        What the noise of the releases may be off by.
+        By how much the noise of the releases may move the estimate.
     sampling : float
-        What the means of the rewards that came in may differ from those of all rewards there are
-        (Hoeffding's inequality); where an arm was withdrawn, also what was put in its place.
+        By how much the means of the observed rewards may differ from the true means (Hoeffding's
+        inequality); where an arm was withdrawn, also the error of what replaces its rewards.
+    deviations : float
+        By how much deviations from linear means may move the estimate: 0 if none are allowed for,
+        or if it uses the arm's own rewards only.
     confidence : float
         In at least this share of runs the mean lies within, whichever arm is recommended.
     """
@@ -47,6 +50,7 @@ class Interval:
     high: float
     noise: float
     sampling: float
+    deviations: float
     confidence: float
 
 
@@ -56,11 +60,12 @@ def half_widths(
     features: FloatArray,
     place: int,
     confidence: float,
-) -> tuple[float, float] | None:
-    """Return what noise and sampling may move an estimate by, for rewards in [0, 1].
+    misfit: float = 0.0,
+) -> tuple[float, float, float] | None:
+    """Return by how much noise, sampling and deviations may move an estimate, on [0, 1].
 
-    It is that of the arm at `place` in the last of `phases`; `counts` are of the rewards that came
-    in. None if these releases do not tell means: if they tell differences only, for instance.
+    It is that of the arm at `place` in the last of `phases`; `counts` are of the observed rewards.
+    None if these releases do not determine means, but differences only, for instance.
     """
     last, row = phases[-1], phases[-1].decoder[place]
     used = phases if last.remembered else [last]
@@ -68,13 +73,19 @@ def half_widths(
     weights = np.split(row, ends)
     parts = [weight @ phase.release for weight, phase in zip(weights, used, strict=True)]
     arms = np.concatenate([features[list(phase.pulled)] for phase in used])
-    seen, wanted = np.concatenate(parts) @ arms, features[last.active[place]]
+    expected, wanted = np.concatenate(parts) @ arms, features[last.active[place]]
     own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
-    close = np.abs(seen - wanted) <= _ROUNDING * np.abs(features).max(axis=0)
+    close = np.abs(expected - wanted) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
         return None
+    on_means = np.zeros(len(features))  # the weights of deviations in the error
+    on_means[last.active[place]] = -1
+    for part, phase in zip(parts, used, strict=True):
+        on_means[list(phase.pulled)] += part
+    size = float(np.abs(on_means).sum())
+    deviate = misfit > 0 and size > _ROUNDING
     before = used[:-1]
-    half = (1 - confidence) / 2  # for the noise, and for sampling
+    half = (1 - confidence) / (3 if deviate else 2)  # of the errors, for each source
     noisy = len(last.active) + sum(phase.coordinates for phase in before)
     noise = _quantile(last.noise, weights[-1], half / noisy)
     noise += sum(
@@ -89,11 +100,12 @@ def half_widths(
         spread = np.abs(part) * np.sqrt(np.array(came)) / pulls
         sampling += factor * float(np.linalg.norm(spread, 2 if phase is last else 1))
         sampling += float((np.abs(part) * (1 - np.array(came) / pulls)).sum()) / 2
-    return noise, sampling
+    largest = -float(special.ndtri(half / (2 * len(features))))  # of all deviations, in units of it
+    return noise, sampling, misfit * largest * size if deviate else 0.0
 
 
 def _quantile(noise: Noise, weights: FloatArray, chance: float) -> float:
-    """Return what `weights @ noise` exceeds in size with at most this chance."""
+    """Return a bound that `abs(weights @ noise)` exceeds with at most this probability."""
     sizes = np.abs(weights[weights != 0])
     length = float(np.linalg.norm(sizes))
     if not noise.standard_deviation or not sizes.size:

@@ -1,4 +1,4 @@
-"""What several runs cost together, as far as their files can say whose people they share."""
+"""The privacy cost of several runs together, by what their files state of shared people."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from dpbai.field.session.live import Session
 
 @dataclass(frozen=True)
 class Ledger:
-    """What several runs cost the person whom they cost most, by basic composition.
+    """The largest cost of several runs for one person, by basic composition.
 
     Attributes
     ----------
     epsilon, delta : float
         The sums over all runs that this person may be in.
     costs : tuple of (str or None, Certificate)
-        For each run the name of its population and its guarantee, for all releases past and to
-        come.
+        The population of each run, and its guarantee for all releases, past and to come.
     copies : tuple of int
-        Places of runs that are copies of others, as all that they released is in those too. They
-        are not counted.
+        Indices of runs whose releases are all in another run, of which they are copies. They are
+        not counted.
     """
 
     epsilon: float
@@ -33,12 +32,11 @@ class Ledger:
 
 
 def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
-    """Return what runs cost together.
+    """Return the cost of runs together.
 
-    Runs of one population may have asked the same people, so their losses add up, and so do their
-    deltas. Runs of different populations have asked different people, by the word of who named
-    them: the dearest population counts. A run without a population may have asked anyone, and
-    counts for all.
+    Runs of one population may share people, so their losses add up, and so do their deltas. Runs of
+    different populations are taken to share nobody, as whoever named them stated: the largest sum
+    counts. A run without a population is added to all.
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
 
 
 def _is_copy(place: int, run: Session, runs: Sequence[Session]) -> bool:
-    """Return whether all that a run has released, noise and all, is in another one too."""
+    """Return whether all that a run has released, including the noise, is in another one too."""
     return any(
         run.released == other.released[: len(run.released)] != ()
         and (len(other.released), -i) > (len(run.released), -place)

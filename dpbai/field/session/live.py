@@ -1,23 +1,17 @@
-"""A policy on real rewards: which arms to pull, what came of them, and what it cost in privacy.
+"""A policy on real rewards: which arms to pull, what was released, and what it cost in privacy.
 
-A `Session` follows the plan of its policy phase by phase. It keeps the sum and the number of the
-rewards of each arm and of each batch, exactly, and nothing else of them. When a phase is complete
-it draws the noise, saves the released statistic, and only then shows it; the sums are gone from the
-session and from its file by then. So a phase that has begun is in the file as sums and counts (and
-the sum of a single reward is that reward): keep the file as safe as the rewards until the phase is
-complete. After that it holds what was released, and nothing that the guarantee does not cover.
+A `Session` executes the plans of its policy phase by phase. Of the rewards it keeps the exact sum
+and the number for each arm and each batch. When a phase is complete it draws the noise, saves the
+released statistic, and only then shows it; by then the sums have been deleted from the session and
+from its file. During a phase the file holds sums (and that of a single reward is this reward):
+protect it like the rewards. Between phases it holds only what the guarantee covers.
 
-The guarantee is for one reward: whoever sees all that a session releases learns no more about any
-one reward than epsilon and delta allow. Phases use different rewards, so the guarantee of the whole
-is that of the dearest phase.
-
-It holds for a file that moves forward only. Gone on with from an older copy, a run would release
-the same rewards again under new noise, and the two releases together cost the sum of their losses.
-The file `<path>.lock`, which stays, knows how many phases were released: an older copy that was put
-back in the place of the file is refused, and so is a file that has a second name (a hard link).
-What nothing here can notice is a copy under another name or on another machine, or one that was put
-back together with the lock file, or when that was removed. Move a run together with its lock file,
-and let no copy go on. A session in memory cannot be copied, nor go on in two processes.
+The guarantee is for one reward, and for a file that is never set back: a run that continues from an
+older copy releases the same rewards again with new noise, and the losses of both releases add up.
+The file `<path>.lock` counts the released phases, so that an older copy in the place of the file is
+refused, and so is a file with a second name (a hard link). A copy under another name or on another
+machine, or one that was put back together with the lock file, cannot be noticed. A session in
+memory cannot be copied, nor continue in two processes.
 """
 
 from __future__ import annotations
@@ -31,11 +25,12 @@ from typing import Any, NoReturn, Self
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai.certificate import Certificate
-from dpbai.field.session.interval import Interval
+from dpbai.certificate import Certificate, certificate, certify
+from dpbai.field.session.interval import Interval, half_widths
 from dpbai.field.session.noise import chosen
+from dpbai.field.session.phase import noise_deviations
 from dpbai.field.session.records import Batch, Label, Released, SessionError
-from dpbai.field.session.rewards import Range, Sum, array_sum, stated_sum
+from dpbai.field.session.rewards import UNIT, Range, Sum, array_sum, stated_sum
 from dpbai.field.session.run import Run
 from dpbai.field.session.store import Store
 from dpbai.noise import Mechanism
@@ -50,20 +45,20 @@ class Session:
     policy : Policy
         What to run. To be saved it must be a dataclass, as the policies of this library are.
     noise : Mechanism, optional
-        Where noise comes from: `OpenDPNoise` by default; `NumpyNoise` for simulations, with a
+        Draws the noise: `OpenDPNoise` by default; `NumpyNoise` for simulations, with a
         `ReleaseWarning`.
     path : path-like, optional
-        A new file to save the session in, at each step. Without it the session lives in memory.
+        A new file, in which each step is saved. Without it the session is in memory only.
     labels : sequence of int or str, optional
-        What to call the arms, in the order of the features; 0, ..., K-1 by default. Names are kept
-        as plain integers and strings, with accents in one normal form.
+        Names of the arms, in the order of the features; 0, ..., K-1 by default. They are kept as
+        plain integers and strings, with accents in one normal form.
     reward_range : (float, float), default (0, 1)
         The least and the largest possible reward, fixed before any reward is seen. Rewards are
-        mapped to [0, 1], where the policy works, and estimates mapped back. (Means then are linear
-        in the features if a constant is.)
+        mapped to [0, 1], where the policy works, and estimates mapped back. (Means in [0, 1] are
+        then linear in the features only if some combination of the features is constant.)
     population : str, optional
-        Whose rewards these are, for `dpbai.field.session.ledger`: runs with the same name share
-        people, runs with different names do not. It stays in the file and is no secret.
+        A public name for the people who give the rewards, for `dpbai.field.session.ledger`: runs
+        with the same name share people, runs with different names do not. It is saved in the file.
 
     Raises
     ------
@@ -71,7 +66,7 @@ class Session:
         If labels are not K names that differ as text and have no control characters, the range is
         none, the policy cannot be saved, or `noise` cannot draw what the policy plans.
     FileExistsError
-        If there is a file at `path`; `Session.resume` goes on with it.
+        If there is a file at `path`; `Session.resume` continues with it.
 
     Examples
     --------
@@ -80,8 +75,8 @@ class Session:
     ...     session.record({arm: ask(arm, pulls) for arm, pulls in session.requests.items()})
     >>> session.recommendation, session.certificate.epsilon  # doctest: +SKIP
 
-    A web service takes rewards one by one, each saved before the next; if several processes do, see
-    `SessionConflictError`:
+    A web service records rewards one by one, each saved before the next; if several processes do,
+    see `SessionConflictError`:
 
     >>> session = Session.resume("run.json")  # doctest: +SKIP
     >>> session.record({"blue": [1]}, batch="visit 4711")  # doctest: +SKIP
@@ -109,17 +104,17 @@ class Session:
         *,
         noise: Mechanism | None = None,
     ) -> Self:
-        """Go on with the session in the file at `path`.
+        """Continue with the session in the file at `path`.
 
         Parameters
         ----------
         path : path-like
             The file.
         policy : Policy, optional
-            Must be the one that the file was made for. Left out, it is built from the file, if its
+            Must be the one that the file was made for. By default it is made from the file, if its
             class is one of this library.
         noise : Mechanism, optional
-            Of the same kind as before; left out, that is `OpenDPNoise` or unseeded `NumpyNoise`.
+            Of the same kind as before; by default `OpenDPNoise` or unseeded `NumpyNoise`.
 
         Raises
         ------
@@ -131,7 +126,7 @@ class Session:
         """
         store = Store(path)
         run, data = store.load(policy, noise)
-        chosen(run.noise)  # and warned of
+        chosen(run.noise)  # which warns
         session = cls.__new__(cls)
         session._hold(run, store, data)
         return session
@@ -145,8 +140,8 @@ class Session:
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise TypeError(
-            "a session is not copied or pickled, as two of one would release the same rewards "
-            "twice; Session.resume opens its file in another process"
+            "a session cannot be copied or pickled, because two copies would release the same "
+            "rewards twice; use Session.resume to open its file in another process"
         )
 
     def __repr__(self) -> str:
@@ -160,12 +155,12 @@ class Session:
 
     @property
     def _run(self) -> Run:
-        """The run; whoever reads it once sees one state of it, whatever other threads do."""
+        """The run. Read it once to see one state of it while other threads change it."""
         return self._at[0]
 
     @property
     def phase(self) -> Phase | None:
-        """The plan of the phase under way, or None when the session is finished.
+        """The plan of the current phase, or None when the session is finished.
 
         It is for rewards mapped to [0, 1], and so is its noise; `deviations` are in their units.
         """
@@ -173,7 +168,7 @@ class Session:
 
     @property
     def requests(self) -> dict[Label, int]:
-        """How many rewards of which arms are missing in the phase under way; empty at the end."""
+        """How many rewards of each arm are missing in the current phase; empty at the end."""
         return self._run.requests
 
     @property
@@ -193,7 +188,7 @@ class Session:
 
     @property
     def batches(self) -> dict[str, Batch]:
-        """The batches that were recorded, by name: in which phase, and how many of each arm."""
+        """The recorded batches by name: the phase, and the number of rewards of each arm."""
         return dict(self._run.batches)
 
     @property
@@ -209,20 +204,29 @@ class Session:
     @property
     def estimates(self) -> dict[Label, float]:
         """The private estimates of the means, each from the last finished phase that has one."""
-        return self._run.estimates
+        return {
+            label: estimate
+            for released in self._run.finished
+            for label, estimate in zip(released.active, released.estimates, strict=True)
+        }
 
     @property
     def deviations(self) -> dict[Label, float]:
         """The standard deviations of the noise in `estimates`, by the plans alone."""
-        return self._run.deviations
+        past = self._run.past
+        return {
+            self.labels[arm]: float(deviation) * self.reward_range.width
+            for number, phase in enumerate(past, start=1)
+            for arm, deviation in zip(phase.active, noise_deviations(past[:number]), strict=True)
+        }
 
     @property
     def certificate(self) -> Certificate:
-        """The guarantee of the session for one reward, with what has to be said of its noise.
+        """The guarantee of the session for one reward, with remarks on its noise.
 
         Policies other than DP-BAI, its relatives and DPDesign plan many active sets for this.
         """
-        return self._run.certificate()
+        return self.group_certificate(1)
 
     def group_certificate(self, group: int) -> Certificate:
         """Return the guarantee for `group` rewards, such as all those that one person gave.
@@ -232,51 +236,81 @@ class Session:
         ValueError
             If `group` is less than 1, or the noise is neither Laplace nor Gaussian.
         """
-        return self._run.certificate(_check.whole(group, "group"))
+        run, group = self._run, _check.whole(group, "group")
+        if group == 1:
+            promised = run.promised().after(run.stated, (), ())
+        else:
+            promised = certificate(run.policy, mechanism=run.noise, group=group)
+        notes = [remark for released in run.finished for remark in released.remarks]
+        if run.reward_range != UNIT:
+            notes.append(f"rewards lie in {run.reward_range}, and are mapped to {UNIT}")
+        plans = [*run.past, *([run.phase] if run.phase else [])]
+        visited = certify(plans, mechanism=run.noise, group=group)
+        return promised.after(visited, [released.epsilon for released in run.finished], notes)
 
-    def interval(self, confidence: float = 0.95) -> Interval:
-        """Return where the mean of the recommended arm lies, told by what was released alone.
+    def interval(self, confidence: float = 0.95, misfit: float | None = None) -> Interval:
+        """Return an interval for the mean of the recommended arm, from what was released alone.
 
-        It allows for the choice of the arm: whichever is recommended, its mean lies within in a
-        share of at least `confidence` of runs. Where estimates use the features, means must be
-        linear in them; whether they are, a `dpbai.beyond.linearity.holdout` can tell.
+        It allows for the choice of the arm: whichever is recommended, in a share of at least
+        `confidence` of runs the interval contains its mean. It does not state how likely this arm
+        is the best.
+
+        Parameters
+        ----------
+        confidence : float, default 0.95
+            Strictly between 0 and 1.
+        misfit : float, optional
+            Where estimates use the features, means are assumed to be linear in them, up to
+            independent normal deviations of this standard deviation, in units of the reward range.
+            By default that of the policy, which is 0 except for `DPDesign`.
 
         Raises
         ------
         ValueError
-            If `confidence` is not strictly between 0 and 1.
+            If an argument is out of range.
         SessionError
-            If the session is not finished, or its releases tell differences of means only.
+            If the session is not finished, or its releases determine differences of means only.
         """
-        return self._run.interval(_check.proportion(confidence, "confidence"))
+        run, confidence = self._run, _check.proportion(confidence, "confidence")
+        expected = vars(run.policy).get("misfit", 0.0) if misfit is None else misfit
+        expected = _check.non_negative(expected, "misfit")
+        if run.recommendation is None:
+            raise SessionError("the run is not finished, so no arm is recommended yet")
+        last, counts = run.finished[-1], [released.pulls for released in run.finished]
+        place = last.active.index(run.recommendation)
+        widths = half_widths(run.past, counts, run.policy.features, place, confidence, expected)
+        if widths is None:
+            raise SessionError("this run released differences of means, which determine no mean")
+        noise, sampling, deviations = (self.reward_range.width * width for width in widths)
+        estimate, reach = last.estimates[place], noise + sampling + deviations
+        return Interval(estimate - reach, estimate + reach, noise, sampling, deviations, confidence)
 
     def record(self, rewards: Mapping[Any, ArrayLike], *, batch: Label | None = None) -> None:
-        """Take rewards of one or more arms: all of them, or on an error none.
+        """Record rewards of one or more arms: all of them, or none if any is refused.
 
         Parameters
         ----------
         rewards : mapping of label to array_like of shape (n,)
             Rewards in `reward_range` of arms in `requests`, no more than are missing.
         batch : int or str, optional
-            A name for these rewards, under which they are taken once: told again, they are refused.
-            As long as their phase is under way, `undo` takes them back. Names stay in the file and
-            are no secret.
+            A name for these rewards: another batch of this name is refused. In the current phase
+            `undo` removes them. Names are public, and stay in the file.
 
         Raises
         ------
         ValueError, TypeError
-            If any of them is refused. No message tells a reward.
+            If any of them is refused. No message contains a reward.
         SessionConflictError
-            If the file was changed by someone else since it was read here.
+            If another process has changed the file since it was read here.
         SessionError
             If the session is finished, or the batch was recorded already.
         """
-        self._take(rewards, "rewards", array_sum, batch)
+        self._record(rewards, "rewards", array_sum, batch)
 
     def record_sums(
         self, sums: Mapping[Any, tuple[float | Fraction, int]], *, batch: Label | None = None
     ) -> None:
-        """Take rewards that were added up elsewhere: all of them, or on an error none.
+        """Record sums of rewards of one or more arms: all of them, or none if any is refused.
 
         Parameters
         ----------
@@ -288,86 +322,79 @@ class Session:
         Raises
         ------
         ValueError, TypeError, SessionError
-            As in `record`. No message tells a sum.
+            As in `record`. No message contains a sum.
         """
-        self._take(sums, "sums", stated_sum, batch)
+        self._record(sums, "sums", stated_sum, batch)
 
     def undo(self, batch: Label) -> None:
-        """Take a batch back that was recorded by mistake, and free its name.
+        """Remove a batch that was recorded by mistake in the current phase, and free its name.
 
-        Its rewards are not asked for again, so that nothing can be learnt from what is refused. A
-        mistake in a phase that has been released stays.
+        Its rewards are not asked for, so that nobody can test guesses about them.
 
         Raises
         ------
         ValueError, TypeError
             If this is no name.
         SessionError
-            If there is no such batch, or its phase has been released. Of the kind
-            `SessionConflictError`, if the file was changed by someone else.
+            If there is no such batch, or its phase has been released; `SessionConflictError` if
+            another process has changed the file.
         """
-        with self._mutex:
-            self._keep(self._run.without(batch))
+        self._step(lambda run: run.without(batch))
 
     def end_phase(self) -> None:
-        """Release the phase under way with the rewards that came in, when no more will.
+        """Release the current phase with the rewards recorded so far, if no more will come.
 
-        Each arm that the phase pulls needs one reward at least. Its mean is then one of fewer
-        rewards, each of which moves the release further: so the noise is made wider, by as much as
-        keeps the privacy loss at what was planned (see `shortened`), and estimates stay unbiased.
-        How many rewards came in is public. Decide this without a look at the rewards; whether one
-        is missing must not depend on what it would have been.
+        Each arm that the phase pulls needs at least one reward. With fewer rewards, each moves the
+        release further. So the noise is widened in proportion, which keeps the privacy loss at what
+        was planned (see `shortened`), and estimates stay unbiased. The number of rewards is public.
+        Decide this without looking at rewards, and only if whether a reward is missing does not
+        depend on its value.
 
         Raises
         ------
         SessionError
-            If the session is finished, or an arm has no reward. Of the kind `SessionConflictError`,
-            if the file was changed by someone else.
+            If the session is finished, or an arm has no reward; `SessionConflictError` if another
+            process has changed the file.
         """
-        with self._mutex:
-            self._keep(self._run.ended())
+        self._step(Run.ended)
 
     def withdraw(self, arm: Label) -> None:
-        """Ask for no more rewards of an arm, when it cannot be pulled any longer.
+        """Stop asking for rewards of an arm that cannot be pulled any longer.
 
-        In the phase under way, and in later ones that it is still in, each reward of it that is
-        missing counts as the middle of the range, which is a constant: every other reward moves the
-        release as far as planned, under the noise that was planned, so the guarantee stays. With no
-        reward at all the arm's part of the release is noise alone. Estimates of other arms that use
-        it are drawn towards what the middle would mean, as `Session.interval` allows for. At the
-        end of the phase it is out, unless fewer others are left than the policy goes on with. That
-        and when an arm was withdrawn are public: decide it without a look at the rewards.
+        Each of its missing rewards, in this and in later phases, counts as the middle of the range,
+        a constant: every other reward moves the release as far as planned, with the noise that was
+        planned, so the guarantee holds. Without any reward, the arm's part of the release is noise
+        alone. Estimates of other arms that use it are biased towards the middle, for which
+        `interval` allows. The arm is out at the end of the phase, unless too few others are left.
+        That and when an arm was withdrawn is public: decide it without looking at rewards.
 
         Raises
         ------
         SessionError
             If the session is finished, the arm is neither in play nor pulled, or fewer than two
-            arms would stay in play. Of the kind `SessionConflictError`, if the file was changed by
-            someone else.
+            arms would stay in play; `SessionConflictError` if another process has changed the file.
         """
-        with self._mutex:
-            self._keep(self._run.withdrawing(arm))
+        self._step(lambda run: run.withdrawing(arm))
 
-    def _take(
-        self,
-        given: Any,
-        name: str,
-        summed: Callable[[Any, Range], Sum],
-        batch: Label | None,
+    def _record(
+        self, given: Any, name: str, summed: Callable[[Any, Range], Sum], batch: Label | None
     ) -> None:
-        if not isinstance(given, Mapping):  # what else it is may be rewards, and is not told
+        if not isinstance(given, Mapping):  # whose content, perhaps rewards, is not quoted
             raise TypeError(f"{name} must be a mapping from arms, got {type(given).__name__}")
         parts = [(label, summed(values, self.reward_range)) for label, values in given.items()]
+        self._step(lambda run: run.with_rewards(parts, batch).advanced())
+
+    def _step(self, step: Callable[[Run], Run]) -> None:
         with self._mutex:
-            self._keep(self._run.with_rewards(parts, batch).advanced())
+            self._keep(step(self._run))
 
     def _keep(self, run: Run) -> None:
-        """Save a run, and only then show it: noise that a crash swallowed was seen by no one."""
+        """Save a run, and only then show it: nobody has seen noise that is lost in a crash."""
         data = None
         if self._store:
             data = self._store.save(run, *self._at)
         elif os.getpid() != self._process:
-            raise SessionError("a session in memory goes on in the process that began it")
-        # One step. Interrupted before it, the old run goes with the bytes of a file that is gone,
-        # which the store refuses to replace.
+            raise SessionError("a session in memory continues only in the process that began it")
+        # One assignment. If this is interrupted before it, the session holds the bytes of a file
+        # that has been replaced, and the store refuses to save it again.
         self._at = run, data

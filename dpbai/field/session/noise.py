@@ -1,16 +1,15 @@
-r"""Noise for a real release, and what it costs in privacy as it is really computed.
+"""Noise for a real release, and its privacy loss in floating point.
 
-Textbook Laplace noise, computed in floating point, can reach only some of the doubles, and which
-ones depends on the secret that it is added to: so the low bits of a released number can rule out a
-neighbouring data set, whatever epsilon promises (Mironov, "On significance of the least significant
-bits for differential privacy", CCS 2012). `OpenDPNoise` draws from a cryptographic generator, in
-exact arithmetic and on one grid for every secret, which closes that hole; `NumpyNoise` does not,
-and is for simulation.
+Laplace noise computed in floating point reaches only some of the doubles, and which ones depends on
+the number that it is added to. So the low bits of a released number can rule out a neighbouring
+data set, whatever epsilon is (Mironov, "On significance of the least significant bits for
+differential privacy", CCS 2012). `OpenDPNoise` draws from a cryptographic generator, in exact
+arithmetic and on the same grid for all numbers; `NumpyNoise` does not, and is for simulation.
 
-The secret itself must not leak by rounding either: a sum of doubles depends on their order, and can
-move by more than one reward does (Casacuberta, Shoemate, Vadhan and Wagaman, "Widespread
-underestimation of sensitivity in differentially private libraries", CCS 2022). So sums are exact
-here, the statistic is rounded once, and certificates count that rounding.
+A sum of doubles depends on their order, and can move by more than one reward does (Casacuberta,
+Shoemate, Vadhan and Wagaman, "Widespread underestimation of sensitivity in differentially private
+libraries", CCS 2022). So sums are exact here, the statistic is rounded once, and certificates count
+that rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _EPS = 2.0**-52
 
 
 class ReleaseWarning(UserWarning):
-    """Noise that is good enough for a simulation is about to protect a session."""
+    """A session uses noise that is for simulation only."""
 
 
 class NumpyNoise:
@@ -39,8 +38,8 @@ class NumpyNoise:
     Parameters
     ----------
     seed : int or SeedSequence, optional
-        With a seed, the noise of phase p depends on nothing but the seed and p, and whoever knows
-        the seed can subtract it. Without one it is drawn anew each time.
+        With a seed, the noise of phase p depends only on the seed and p, and anyone who knows the
+        seed can subtract it. Without one it is drawn anew each time.
     """
 
     name = "NumPy"
@@ -51,12 +50,12 @@ class NumpyNoise:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why this is no noise for a real release."""
+        """Why this noise is not fit for a real release."""
         attack = (
             "NumPy noise is for simulation: its low bits can reveal what it hides "
             "(Mironov, 2012); use OpenDPNoise for a real release"
         )
-        seeded = "the noise comes from a fixed seed: whoever knows the seed can subtract it"
+        seeded = "the noise comes from a fixed seed: anyone who knows the seed can subtract it"
         return (attack, seeded) if self._fixed else (attack,)
 
     def generator(self, phase: int, *use: int) -> np.random.Generator:
@@ -78,10 +77,9 @@ class NumpyNoise:
 class OpenDPNoise:
     """Noise from a cryptographic generator in exact arithmetic, by OpenDP's measurements.
 
-    Needs the extra `opendp`. The epsilon that it tells is OpenDP's own. For Laplace noise that is
-    the planned epsilon, and what rounding the statistic to a double costs. For Gaussian noise
-    OpenDP accounts by zero-concentrated privacy, which gives a bound some per cent above the
-    epsilon of the law itself.
+    Needs the extra `opendp`. Its epsilon is computed by OpenDP. For Laplace noise that is the
+    planned epsilon plus the cost of rounding the statistic to doubles. For Gaussian noise OpenDP
+    uses zero-concentrated privacy, a bound some per cent above the epsilon of the law itself.
 
     Raises
     ------
@@ -113,7 +111,7 @@ class OpenDPNoise:
             return NoNoise().loss(shift)
         measurement = _measurement(noise)
         length = math.hypot(*shift) if isinstance(noise, Gaussian) else sum(shift)
-        # Up by more than either can have been rounded down.
+        # Rounded up by more than it can have been rounded down.
         length = math.nextafter(length * (1 + (len(shift) + 1) * _EPS), math.inf)
         if math.isinf(length):
             return math.inf
@@ -130,7 +128,7 @@ class OpenDPNoise:
 
 
 def chosen(noise: Mechanism | None) -> Mechanism:
-    """Return the noise that was given, or `OpenDPNoise`; warn the caller's caller against it."""
+    """Return the given noise, or `OpenDPNoise`, and warn the caller's caller of its remarks."""
     source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", Mechanism)
     for remark in source.remarks:
         warnings.warn(remark, ReleaseWarning, stacklevel=3)

@@ -1,9 +1,9 @@
-"""One phase on real rewards: its release, also by itself, and what it is with fewer rewards.
+"""The release of one phase on real rewards, and its plan for fewer rewards.
 
-One reward of n moves the mean of an arm by 1/n: with fewer of them, by more. The noise is widened
-as the largest such move is, so that the loss of the phase stays what it was. What is released and
-how it is decoded stay too: estimates are linear in the means, so they are as unbiased, only less
-precise. All of this follows from how many rewards came in, and from no reward.
+One reward of n moves the mean of an arm by 1/n, so with fewer rewards by more. The noise is widened
+in proportion to the largest such move, so that the loss of the phase stays the same. What is
+released and how it is decoded stay too: estimates are unbiased, and less precise. All of this
+depends on the number of rewards only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def noisy_release(
 def release(
     phase: Phase, rewards: Sequence[ArrayLike], *, noise: Mechanism | None = None
 ) -> Release:
-    """Release the statistic of a phase that belongs to no session.
+    """Release the statistic of a phase outside a session.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def release(
         For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
     noise : Mechanism, optional
         What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
-        other noise here, but with a seed it draws the same at each call: release once with it.
+        other noise here, but with a seed the same at each call: release only once with it.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def release(
     Raises
     ------
     TypeError, ValueError
-        If the rewards are not such numbers. What they are is not told.
+        If the rewards are not such numbers; they are not quoted.
     """
     phase = declared(_check.kind(phase, "phase", Phase))
     source = chosen(noise)
@@ -89,10 +89,10 @@ def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]
 
 
 def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
-    """Return the plan with `pulls` in place of as many, or more, and a loss that is no larger.
+    """Return the plan with at most as many pulls, and with a loss that is no larger.
 
-    TypeError if the noise is neither `Laplace` nor `Gaussian` nor none: how to widen another is not
-    known. ValueError if `pulls` are not at least 1 for each pulled arm, and at most what it had.
+    TypeError if the noise is none of this library; ValueError if `pulls` are not at least 1 for
+    each pulled arm, and at most those of the plan.
     """
     fewer = replace(phase, pulls=tuple(pulls))
     if fewer.pulls == phase.pulls:

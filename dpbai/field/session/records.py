@@ -13,13 +13,13 @@ from dpbai._describe import UNSEEN
 
 
 class SessionError(RuntimeError):
-    """A session that cannot take a step, or a file that is refused; nothing has changed."""
+    """A session cannot take a step, or its file is refused; it has not changed."""
 
 
 class SessionConflictError(SessionError):
-    """The file was changed by someone else since it was read here; nothing was taken.
+    """Another process has changed the file since it was read here; nothing was recorded.
 
-    Several processes may share a file: each reads it again and repeats its step.
+    Processes that share a file read it again and repeat the step.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class SessionConflictError(SessionError):
 
 
 Label = int | str
-"""What an arm is called."""
+"""The name of an arm."""
 
 
 def named(label: Any) -> Label | None:
@@ -45,12 +45,12 @@ def named(label: Any) -> Label | None:
 
 
 def printable(text: str) -> bool:
-    """Return whether terminals, tables and figures show a text as it is: it controls nothing."""
+    """Return whether a text has no control characters."""
     return not UNSEEN.search(text)
 
 
 def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
-    """Return labels that name so many arms, also as text: 1 and "1" are one name in a table."""
+    """Return labels that name so many arms and differ as text, as 1 and "1" do not."""
     checked = []
     for label in _check.sequence(labels, "labels"):
         if (name := named(label)) is None:
@@ -65,7 +65,7 @@ def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
 
 
 def checked_name(value: Any, what: str) -> str:
-    """Return the name of a batch or of a population; an error does not repeat what is none."""
+    """Return the name of a batch or of a population; an error does not quote anything else."""
     if (name := named(value)) is None:
         raise TypeError(f"{what} must be an integer or a string")
     text = str(name).strip()
@@ -81,9 +81,9 @@ class Batch:
     Attributes
     ----------
     phase : int
-        The phase that they were recorded in.
+        The phase in which they were recorded.
     counts : mapping of label to int
-        How many there were of each arm.
+        The number of rewards of each arm.
     """
 
     phase: int
@@ -92,16 +92,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class Release:
-    """What one phase released: all of it may be published.
+    """What one phase released, all of which is public.
 
     Attributes
     ----------
     statistic : tuple of float
         The released statistic of rewards mapped to [0, 1], noise included.
     epsilon, delta : float
-        The privacy loss of this release, by the account of what drew the noise.
+        The privacy loss of this release, as computed by what drew the noise.
     remarks : tuple of str
-        What speaks against what drew the noise.
+        Remarks on the noise, and on missing rewards.
     """
 
     statistic: tuple[float, ...]
@@ -112,19 +112,19 @@ class Release:
 
 @dataclass(frozen=True)
 class Released(Release):
-    """What one finished phase of a session released, and what followed from it.
+    """What one finished phase of a session released, and its consequences.
 
     Attributes
     ----------
     phase : int
         p, counted from 1.
     active, survivors : tuple of int or str
-        Labels of the arms in play, and of those that went on.
+        Labels of the arms in play, and of those that survived.
     pulled : tuple of int or str
         Labels of the arms that were pulled.
     pulls : tuple of int
-        How many rewards of each of them came in: as planned, or less if the phase was ended early
-        or the arm withdrawn.
+        The number of rewards of each of them: less than planned if the phase was ended early or the
+        arm withdrawn.
     estimates : tuple of float
         Estimated means of the `active` arms, computed from what was released, in the units of the
         rewards.

@@ -1,7 +1,7 @@
-"""Checks of private rewards where they arrive. No message ever repeats one.
+"""Checks of private rewards, of which no message quotes one.
 
-Rewards become an exact sum and a count at once, and nothing else of them is kept. Rewards in
-another range are mapped to [0, 1] by their sum, which is as exact.
+Rewards become an exact sum and a count at once. A sum of rewards in another range is mapped to that
+of rewards in [0, 1], exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 Sum = tuple[Fraction, int]
-"""A sum of rewards in [0, 1], exact, and how many they are."""
+"""The exact sum of rewards in [0, 1], and their number."""
 
 
 class Range(NamedTuple):
@@ -30,7 +30,7 @@ class Range(NamedTuple):
 
     @property
     def width(self) -> float:
-        """How long 1 is."""
+        """The length of the range."""
         return self.high - self.low
 
     def shown(self, mean: Any) -> Any:
@@ -60,10 +60,10 @@ def checked_range(value: Any) -> Range:
 def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
     """Return the exact sum and the number of `rewards`, mapped from `bounds` to [0, 1].
 
-    They are 1-D numbers or booleans, at least one. What else they may be is refused, and not told.
+    They are 1-D numbers or booleans, at least one. Anything else is refused and not quoted.
     """
     if isinstance(rewards, np.ma.MaskedArray):
-        raise TypeError("rewards must not be a masked array: what is masked is not a reward")
+        raise TypeError("rewards must not be a masked array: leave out what is masked")
     try:
         array = np.asarray(rewards)
     except Exception:
@@ -78,18 +78,18 @@ def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
             least, most = map(array.dtype.type, bounds)
     if not (np.isfinite(array) & (array >= least) & (array <= most)).all():
         raise ValueError(f"rewards must lie in {bounds}, and one or more do not")
-    # Single precision rounds an end of the range too: 0.1 is the end of (0, 0.1) there as well.
+    # In single precision, an end of the range such as 0.1 is rounded: it still lies in the range.
     values = np.clip(array.astype(np.float64), bounds.low, bounds.high)
     return _mapped(exact_sum(values), array.size, map(Fraction, bounds))
 
 
 def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
-    """Return a total and a count of rewards that someone else added up, mapped to [0, 1].
+    """Return the total and the count of rewards, mapped to [0, 1].
 
-    The count is at least 1, the total between so many times each of `bounds`, and taken as exact:
-    as the doubles that these are or, where that fails, as the decimals that they are written as (of
-    doubles, 2.1 is more than three times 0.7). What else they may be is refused, and not told: they
-    may be the wrong way round.
+    The count is at least 1, and the total between count times the ends of the range, with numbers
+    taken as the doubles that they are or, if that fails, as the decimals that they are written as
+    (as doubles, 2.1 is more than three times 0.7). Anything else is refused and not quoted, because
+    the two may be interchanged.
     """
     if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
         raise TypeError("sums must be pairs of a total and a count")
@@ -114,7 +114,7 @@ def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
 
 
 def decimal(value: Any) -> Fraction:
-    """Return a number exactly; a double as the shortest decimal that it is written as."""
+    """Return a number exactly, and a double as the shortest decimal that rounds to it."""
     return Fraction(repr(value) if isinstance(value, float) else value)
 
 
@@ -124,9 +124,9 @@ def _mapped(total: Fraction, count: int, bounds: Iterable[Fraction]) -> Sum:
 
 
 def exact_sum(rewards: FloatArray) -> Fraction:
-    """Return the sum of finite doubles without any rounding, so that order is no matter."""
+    """Return the exact sum of finite doubles, which does not depend on their order."""
     values, total = rewards.tolist(), Fraction()
-    while part := math.fsum(values):  # rounded once; what that left over is a sum of doubles too
+    while part := math.fsum(values):  # which is rounded; the rest is again a sum of doubles
         total += Fraction(part)
         values.append(-part)
     return total

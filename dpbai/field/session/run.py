@@ -1,7 +1,6 @@
-"""How far a run has come, and the steps on from there: take sums, release, begin the next phase.
+"""The state of a run, and its steps: record sums, release a phase, begin the next one.
 
-A `Run` is a value, and each step returns the run after it: a `dpbai.Session` decides which of them
-is saved and shown. Noise is drawn in one place.
+A `Run` is a value, and each step returns the next one; a `dpbai.Session` saves and shows them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import numpy as np
 
 from dpbai._check import FloatArray
 from dpbai.certificate import Certificate, certificate, certify
-from dpbai.field.session.interval import Interval, half_widths
 from dpbai.field.session.noise import NumpyNoise
-from dpbai.field.session.phase import noise_deviations, noisy_release, shortened
+from dpbai.field.session.phase import noisy_release, shortened
 from dpbai.field.session.records import (
     Batch,
     Label,
@@ -28,7 +26,7 @@ from dpbai.field.session.records import (
     checked_name,
     named,
 )
-from dpbai.field.session.rewards import UNIT, Range, Sum, checked_range
+from dpbai.field.session.rewards import Range, Sum, checked_range
 from dpbai.noise import Mechanism
 from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage, arms_of
@@ -37,14 +35,13 @@ from dpbai.ranking import Ranking
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A policy on real rewards, as far as it has come.
+    """The state of a policy on real rewards.
 
     `stated` is the guarantee that was given when the run began; `promised` computes that of all
-    that the policy may plan on this machine, once. `past` are the plans of the `finished` phases,
-    as they were executed; `phase` is the one under way, None when one arm is left. `sums` and
-    `counts` are of the rewards, mapped to [0, 1], that came in for each arm that it pulls.
-    `batches` are those recorded, by name, and `parts` the sums by arm of those in the phase under
-    way. `withdrawn` are arms that are asked for no more.
+    plans that the policy may make on this machine, once. `past` are the plans of the `finished`
+    phases, as they were executed; `phase` is the current plan, None when one arm is left. `sums`
+    and `counts` are those of the rewards, mapped to [0, 1], recorded for each arm that it pulls.
+    `batches` are all recorded batches, and `parts` the sums by arm of those of the current phase.
     """
 
     policy: Policy
@@ -89,18 +86,16 @@ class Run:
             stated or replace(promised(), _changes=()),
         )
 
-    # What a run shows.
-
     @property
     def plan(self) -> Phase:
-        """The plan under way; SessionError if one arm is left."""
+        """The current plan; SessionError if one arm is left."""
         if self.phase is None:
             raise SessionError("the session is finished and takes no more rewards")
         return self.phase
 
     @property
     def requests(self) -> dict[Label, int]:
-        """How many rewards of which arms are missing in the phase under way; empty at the end."""
+        """How many rewards of each arm are missing in the current phase; empty at the end."""
         if self.phase is None:
             return {}
         rows = zip(self.phase.pulled, self.phase.pulls, self.counts, strict=True)
@@ -111,55 +106,6 @@ class Run:
     def recommendation(self) -> Label | None:
         """The arm that is left, or None as long as there are more."""
         return None if self.phase else self.finished[-1].survivors[0]
-
-    @property
-    def estimates(self) -> dict[Label, float]:
-        """The private estimates of the means, each from the last finished phase that has one."""
-        return {
-            label: estimate
-            for released in self.finished
-            for label, estimate in zip(released.active, released.estimates, strict=True)
-        }
-
-    @property
-    def deviations(self) -> dict[Label, float]:
-        """The standard deviations of the noise in `estimates`, by the plans alone."""
-        return {
-            self.labels[arm]: float(deviation) * self.reward_range.width
-            for number, phase in enumerate(self.past, start=1)
-            for arm, deviation in zip(
-                phase.active, noise_deviations(self.past[:number]), strict=True
-            )
-        }
-
-    def certificate(self, group: int = 1) -> Certificate:
-        """Return the guarantee, with what has to be said of the noise."""
-        account = partial(certify, mechanism=self.noise, group=group)
-        if group == 1:
-            promised = self.promised().after(self.stated, (), ())
-        else:
-            promised = certificate(self.policy, mechanism=self.noise, group=group)
-        notes = [remark for released in self.finished for remark in released.remarks]
-        if self.reward_range != UNIT:
-            notes.append(f"rewards lie in {self.reward_range}, and are mapped to {UNIT}")
-        plans = [*self.past, *([self.phase] if self.phase else [])]
-        lost = [released.epsilon for released in self.finished]
-        return promised.after(account(plans), lost, notes)
-
-    def interval(self, confidence: float) -> Interval:
-        """Return where the mean of the recommended arm lies."""
-        if self.recommendation is None:
-            raise SessionError("the run is not finished: no arm is recommended yet")
-        last = self.finished[-1]
-        place, counts = last.active.index(self.recommendation), [p.pulls for p in self.finished]
-        widths = half_widths(self.past, counts, self.policy.features, place, confidence)
-        if widths is None:
-            raise SessionError("this run released differences of means only, and tells no mean")
-        noise, sampling = (self.reward_range.width * width for width in widths)
-        estimate, reach = last.estimates[place], noise + sampling
-        return Interval(estimate - reach, estimate + reach, noise, sampling, confidence)
-
-    # Its steps.
 
     def with_rewards(self, given: Sequence[tuple[Any, Sum]], batch: Label | None) -> Self:
         """Return the run with more rewards."""
@@ -172,7 +118,7 @@ class Run:
         part: dict[Label, Fraction] = {}
         came: dict[Label, int] = {}
         for label, (total, count) in given:
-            # A label that is unknown is not repeated: it may be a reward in the wrong place.
+            # An unknown label is not quoted: it may be a reward in the wrong place.
             if (place := places.get(named(label))) is None or named(label) in self.withdrawn:
                 raise ValueError("rewards must be of arms that are asked for, see requests")
             arm, missing = self.labels[phase.pulled[place]], phase.pulls[place] - counts[place]
@@ -189,7 +135,7 @@ class Run:
         return replace(run, batches=batches, parts={**self.parts, name: part})
 
     def without(self, batch: Label) -> Self:
-        """Return the run without the rewards of a batch of the phase under way."""
+        """Return the run without the rewards of a batch of the current phase."""
         name, batches, parts = checked_name(batch, "batch"), dict(self.batches), dict(self.parts)
         if (taken := batches.pop(name, None)) is None:
             names = ", ".join(map(repr, batches)) or "none"
@@ -204,7 +150,7 @@ class Run:
         return replace(self, sums=tuple(sums), counts=tuple(counts), batches=batches, parts=parts)
 
     def withdrawing(self, label: Label) -> Self:
-        """Return the run in which an arm is asked for no more."""
+        """Return the run without requests for an arm."""
         name = named(label)
         active, pulled = (
             {self.labels[arm] for arm in arms} - set(self.withdrawn)
@@ -217,32 +163,32 @@ class Run:
         return replace(self, withdrawn=(*self.withdrawn, name)).advanced()
 
     def advanced(self) -> Self:
-        """Release the phase under way if it is complete, and so on."""
+        """Release the current phase if it is complete, and begin the next, as often as possible."""
         run = self
         while run.phase is not None and not run.requests:
             run = run._released(run.phase).next()
         return run
 
     def ended(self) -> Self:
-        """Release the phase under way with the rewards that came in, and so on."""
+        """Release the current phase with the rewards recorded so far."""
         phase, missing = self.plan, self.requests
         pulls = []
         for arm, planned_pulls, count in zip(phase.pulled, phase.pulls, self.counts, strict=True):
             if not count and self.labels[arm] in missing:
                 raise SessionError(
-                    f"each arm needs one reward at least, and {self.labels[arm]!r} has none; one "
-                    "that can give none can be withdrawn"
+                    f"each arm needs at least one reward, and {self.labels[arm]!r} has none: "
+                    "withdraw it if it can give none"
                 )
             pulls.append(count if self.labels[arm] in missing else planned_pulls)
         return self._released(shortened(phase, pulls)).next().advanced()
 
     def next(self, plan: Phase | None = None) -> Self:
-        """Return the run with the next phase under way: a plan that was saved, or the policy's.
+        """Return the run in its next phase, with a saved plan or the policy's.
 
-        ValueError if the plan is none of the policy's, SessionError if it loses more than stated.
+        ValueError if the policy cannot have made it, SessionError if it loses more than stated.
         """
         active = self.finished[-1].survivors if self.finished else self.labels
-        if len(active) == 1 and plan is None:
+        if self.finished and len(active) == 1 and plan is None:
             return replace(self, phase=None, sums=(), counts=(), parts={})
         arm_of = {label: arm for arm, label in enumerate(self.labels)}
         arms = tuple(arm_of[label] for label in active)
@@ -255,7 +201,7 @@ class Run:
             plan = stage.fitting(plan)
         if not self.stated.covers(certify([plan], mechanism=self.noise)):
             raise SessionError(
-                f"the plan of phase {plan.index} loses more than all plans that the guarantee was "
+                f"the plan of phase {plan.index} loses more than any plan that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
         pulled = len(plan.pulled)
@@ -264,9 +210,9 @@ class Run:
         )
 
     def _released(self, phase: Phase) -> Self:
-        """Return the run in which a plan was executed: the one under way, or with fewer pulls."""
+        """Return the run after a plan: the current one, or that with fewer pulls."""
         rows = list(zip(phase.pulled, phase.pulls, self.sums, self.counts, strict=True))
-        # What is missing of an arm that was withdrawn counts as the middle of the range.
+        # Missing rewards of an arm that was withdrawn count as the middle of the range.
         sums = [total + Fraction(pulls - count, 2) for _, pulls, total, count in rows]
         release = noisy_release(phase, sums, self.noise, phase.index)
         remarks = list(release.remarks)
@@ -277,15 +223,15 @@ class Run:
             )
         remarks += [
             f"arm {self.labels[arm]!r} was withdrawn with {count} of {pulls} rewards in phase "
-            f"{phase.index}: each that is missing counts as the middle of the range"
+            f"{phase.index}: each missing one counts as the middle of the range"
             for arm, pulls, _, count in rows
             if count < pulls
         ]
         before = [value for one in self.finished for value in one.statistic]
-        known = np.array([[*(before if phase.remembered else ()), *release.statistic]])
+        statistics = np.array([[*(before if phase.remembered else ()), *release.statistic]])
         active, pulled, stay = (
             tuple(self.labels[arm] for arm in arms)
-            for arms in (phase.active, phase.pulled, self._survivors(phase, known))
+            for arms in (phase.active, phase.pulled, self._survivors(phase, statistics))
         )
         released = Released(
             **{**vars(release), "remarks": tuple(remarks)},
@@ -293,17 +239,17 @@ class Run:
             active=active,
             pulled=pulled,
             pulls=self.counts,
-            estimates=tuple(self.reward_range.shown(phase.estimates(known)[0]).tolist()),
+            estimates=tuple(self.reward_range.shown(phase.estimates(statistics)[0]).tolist()),
             survivors=stay,
         )
         return replace(self, finished=(*self.finished, released), past=(*self.past, phase))
 
-    def _survivors(self, phase: Phase, known: FloatArray) -> list[int]:
-        """Return the arms that survive, increasing; of those withdrawn none, unless all others do.
+    def _survivors(self, phase: Phase, statistics: FloatArray) -> list[int]:
+        """Return the surviving arms, increasing: one that was withdrawn only if all others are.
 
-        This reads what is public: what was released, and which arms were withdrawn.
+        This reads public data: what was released, and which arms were withdrawn.
         """
-        # Chance that nobody knows breaks ties, unless the noise is from a seed.
+        # Ties are broken at random, reproducibly if the noise has a seed.
         chance = np.random.default_rng()
         if isinstance(self.noise, NumpyNoise):
             chance = self.noise.generator(phase.index, 1)
@@ -312,6 +258,6 @@ class Run:
         for places in (np.flatnonzero(~out), np.flatnonzero(out)):
             if keep := min(phase.keep - len(kept), len(places)):
                 ranking = Ranking(phase.decoder[places], phase.reach, keep)
-                some, survive = ranking.survivors(known, chance)
+                some, survive = ranking.survivors(statistics, chance)
                 kept += places[some[survive[:, 0]]].tolist()
         return [phase.active[place] for place in sorted(kept)]

@@ -1,18 +1,11 @@
-"""A session's file: one JSON document, replaced as a whole or not at all, and the run in it.
+"""The file of a session: one JSON document, replaced as a whole or not at all.
 
-A document is written beside its file, forced to the disk, and renamed over it, so that a crash at
-any moment leaves the old document or the new one. The file is in one canonical form with a checksum
-over it: cut short or edited, it is refused. (The checksum is against accidents; whoever computes it
-anew can forge a document.) A lock beside the file keeps processes apart while they write, and no
-document is replaced but the one that the writer says it saw. The lock file stays, and holds how
-many phases were released: no document with fewer goes on. Reading writes nothing.
-
-A document holds the policy (its class and parameters, so that no other can take it over), the name
-of what draws the noise, the labels of the arms, the range of rewards, batches, the guarantee that
-was stated at the beginning, what each finished phase released, and of the phase under way sums and
-counts. It holds the plans of all of these, too, and they are executed as they were made: linear
-algebra differs between machines. What holds them to the policy is the account of their privacy and
-of the budget.
+A document is written beside its file, forced to the disk, and renamed over it, so that after a
+crash at any moment there is the old document or the new one. It is in one canonical form with a
+checksum, which detects accidents (anyone can compute it for a forged document). A lock beside the
+file keeps other processes from writing at the same time, and a document is replaced only if it is
+the one that the writer has read. The lock file stays, and counts the released phases: a document
+with fewer is refused.
 """
 
 from __future__ import annotations
@@ -24,28 +17,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from dpbai import _check
-from dpbai._check import FloatArray
-from dpbai._describe import class_name, plain, restored
-from dpbai.beyond import DPDesign
-from dpbai.certificate import Certificate
-from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
-from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
+from dpbai.field.session.document import UNFIT, content_of, run_in
+from dpbai.field.session.records import SessionConflictError, SessionError
 from dpbai.field.session.run import Run
-from dpbai.halving import DPHalving
-from dpbai.noise import LAWS, Mechanism
-from dpbai.phase import Phase, Policy
-from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
+from dpbai.noise import Mechanism
+from dpbai.phase import Policy
 
 if sys.platform == "win32":
     import msvcrt
@@ -54,23 +37,18 @@ else:
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
-_FAR = 2**20  # the byte that is locked: where it is, all others can be read on Windows, too
-_PATIENCE = 1.0  # seconds until it is said that a lock is waited for
-_OWN = (DPBAI, DPBAIGauss, Baseline, DPDesign, DPHalving, ODLinBAI, DPOD)
-_LAWS = {class_name(law): law for law in LAWS}
+_FAR = 2**20  # the byte that is locked, behind all others, so that Windows lets these be read
+_PATIENCE = 1.0  # seconds of waiting for a lock before a warning
 _canonical = partial(json.dumps, allow_nan=False)
-# What comes of a content that was edited, with a checksum to match.
-_UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
 
 KIND, VERSION = "dpbai session", 3
-Content = Mapping[str, Any]
 
 
 class Store:
     """The file at `path`.
 
-    `<path>.lock` stays beside it, `<path>.tmp` only after a crash. A file that cannot be taken for
-    what it should be is a `SessionError`, and is left as it is.
+    `<path>.lock` stays beside it, `<path>.tmp` only after a crash. A file that is not as it should
+    be is left as it is, with a `SessionError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -82,15 +60,14 @@ class Store:
             raise FileNotFoundError(f"{self.path} does not exist")
         data = self.path.read_bytes()
         content = self._decoded(data)
-        # A crash may have left a document that was never shown to anyone: now it never will be. Who
-        # may not write here may read all the same, and writes nothing.
+        # Remove what a crash has left, which nobody has seen; a reader without permission need not.
         with suppress(OSError):
             if os.path.lexists(self._temporary):
                 with self._locked():
                     self._temporary.unlink(missing_ok=True)
         try:
-            run = _run_in(content, policy, noise)
-        except _UNFIT as error:
+            run = run_in(content, policy, noise)
+        except UNFIT as error:
             raise SessionError(f"{self.path} is refused: {error}") from error
         with (
             suppress(OSError),
@@ -99,30 +76,30 @@ class Store:
             self._check_newest(run, lock)
         return run, data
 
-    def save(self, run: Run, before: Run, seen: bytes | None) -> bytes:
-        """Write a run in the place of the one `before`, whose bytes were `seen`; return its bytes.
+    def save(self, run: Run, before: Run, data: bytes | None) -> bytes:
+        """Replace the run `before`, a document of these bytes or None, and return the new bytes.
 
-        FileExistsError if none was and there is a file; SessionConflictError if the file is not
-        that document any more; SessionError if it is an older copy, or has a second name.
+        FileExistsError if there should be no file; SessionConflictError if it is another document;
+        SessionError if it is an older copy, or has a second name.
         """
         with self._locked() as lock:
             old = self.path.read_bytes() if self.path.exists() else None
-            if old is not None and seen is None:
+            if old is not None and data is None:
                 raise FileExistsError(f"{self.path} exists already, and is left as it is")
-            if old != seen:
+            if old != data:
                 raise SessionConflictError(
                     f"{self.path} was changed since it was read or saved here: load it again"
                 )
-            if seen is None:
-                lock.truncate(0)  # it may be left from a run whose file was removed
+            if data is None:
+                lock.truncate(0)  # that of a run whose file was removed
             else:
                 self._check_newest(before, lock)
                 if self.path.stat().st_nlink > 1:
                     raise SessionError(
-                        f"{self.path} has a second name (a hard link), under which the same "
+                        f"{self.path} has a second name (a hard link), through which the same "
                         "rewards could be released again: remove one of the two"
                     )
-            data = self._write(_content(run))
+            data = self._write(content_of(run))
             if len(run.finished) > len(before.finished):
                 lock.seek(0)
                 lock.write(str(len(run.finished)).encode())
@@ -131,16 +108,16 @@ class Store:
             return data
 
     def _check_newest(self, run: Run, lock: BinaryIO) -> None:
-        """Raise SessionError if the lock file knows of a phase that a run has not released."""
+        """Raise SessionError if more phases were released than those of a run."""
         lock.seek(0)
-        known = lock.read(_FAR).strip()
-        if known and not known.isdigit():
+        count = lock.read(_FAR).strip()
+        if count and not count.isdigit():
             raise SessionError(f"{self._lock} is no lock file of a session")
-        if int(known or 0) > len(run.finished):
+        if int(count or 0) > len(run.finished):
             raise SessionError(
-                f"{self.path} is an older copy: phase {int(known)} has been released since, as "
-                f"{self._lock.name} says, and going on would release the same rewards again; put "
-                "the newer file back, or begin another run"
+                f"{self.path} is an older copy: phase {int(count)} has been released since, "
+                f"according to {self._lock.name}, and the same rewards would be released again; "
+                "restore the newer file, or begin another run"
             )
 
     @property
@@ -153,13 +130,13 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
-        """Hold the lock; the operating system lets go of it if this process dies."""
+        """Hold the lock, which the operating system releases if this process ends."""
         flags = os.O_RDWR | os.O_CREAT | _NO_LINK
         with os.fdopen(os.open(self._lock, flags, 0o600), "r+b") as file:
-            started, told = time.monotonic(), False
+            started, warned = time.monotonic(), False
             while not _lock_now(file):
-                if not told and time.monotonic() - started > _PATIENCE:
-                    told = True
+                if not warned and time.monotonic() - started > _PATIENCE:
+                    warned = True
                     logging.getLogger(__name__).warning(
                         "waiting for another process that holds %s", self._lock
                     )
@@ -168,8 +145,7 @@ class Store:
 
     def _write(self, content: Any) -> bytes:
         data = self._encoded(content)
-        # For its owner alone, or for no one, if the file is. What lies at this name is a crash's or
-        # a stranger's: it is removed, not opened, and a link there is not followed.
+        # Readable for the owner at most. A file or link of this name is removed, never opened.
         mode = 0o600 & self.path.stat().st_mode if self.path.exists() else 0o600
         self._temporary.unlink(missing_ok=True)
         try:
@@ -180,7 +156,7 @@ class Store:
                 os.fsync(file.fileno())
             os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
         except FileExistsError:
-            raise SessionError(f"{self._temporary} was put there by someone else") from None
+            raise SessionError(f"{self._temporary} was made by another process") from None
         except BaseException as error:
             self._temporary.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno == errno.EBUSY:
@@ -208,8 +184,8 @@ class Store:
         if document.get("version") != VERSION:
             raise SessionError(
                 f"{self.path} has version {document.get('version')!r} of the format, but this "
-                f"program reads version {VERSION}: go on with the version of dpbai that began the "
-                "run (0.2 for version 2 of the format)"
+                f"program reads version {VERSION}: continue with the version of dpbai that began "
+                "the run (0.2 for version 2 of the format)"
             )
         try:
             same = self._encoded(document["content"]) == data
@@ -220,165 +196,8 @@ class Store:
         return document["content"]
 
 
-def _content(run: Run) -> Content:
-    current = None
-    if run.phase is not None:
-        parts = {
-            name: [[label, str(total)] for label, total in part.items()]
-            for name, part in run.parts.items()
-        }
-        sums = [str(total) for total in run.sums]
-        counts = list(run.counts)
-        current = {"plan": _saved(run.phase), "counts": counts, "sums": sums, "batches": parts}
-    finished = [
-        {"plan": _saved(phase), **plain(vars(released))}
-        for phase, released in zip(run.past, run.finished, strict=True)
-    ]
-    return {
-        "policy": _described(run.policy),
-        "noise": run.noise.name,
-        "labels": list(run.labels),
-        "reward_range": list(run.reward_range),
-        "population": run.population,
-        "stated": _fields(run.stated),
-        "withdrawn": list(run.withdrawn),
-        "batches": {
-            name: [batch.phase, [list(item) for item in batch.counts.items()]]
-            for name, batch in run.batches.items()
-        },
-        "finished": finished,
-        "current": current,
-    }
-
-
-def _run_in(content: Content, policy: Policy | None, noise: Mechanism | None) -> Run:
-    """Return the run that a content tells of; one of `_UNFIT` if it does not fit together."""
-    policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
-    stated = Certificate(**restored(content["stated"]))
-    labels, bounds, people = (content[n] for n in ("labels", "reward_range", "population"))
-    run = Run.of(policy, noise, labels, bounds, people, stated)
-    for entry in content["finished"]:
-        phase = _plan(entry["plan"])
-        released = Released(**restored({key: entry[key] for key in entry.keys() - {"plan"}}))
-        run = run.next(phase)
-        names = [tuple(run.labels[arm] for arm in arms) for arms in (phase.active, phase.pulled)]
-        if not (
-            [released.active, released.pulled] == names
-            and released.phase == phase.index
-            and len(released.statistic) == phase.coordinates
-            and len(set(released.survivors) & set(released.active)) == phase.keep
-            and len(released.survivors) == phase.keep
-            and all(0 <= n <= pulls for n, pulls in zip(released.pulls, phase.pulls, strict=True))
-        ):
-            raise ValueError(f"what phase {phase.index} released does not fit its plan")
-        run = replace(run, finished=(*run.finished, released), past=(*run.past, phase))
-    withdrawn = tuple(content["withdrawn"])
-    batches = {
-        name: Batch(phase, dict(counts)) for name, (phase, counts) in content["batches"].items()
-    }
-    if not set(withdrawn) <= set(run.labels):
-        raise ValueError("what was withdrawn is none of its arms")
-    run = replace(run, batches=batches, withdrawn=withdrawn)
-    current = content["current"]
-    if current is None:
-        if len(run.finished[-1].survivors) > 1:
-            raise ValueError("the phase under way is missing")
-        return run.next()
-    return _received(run.next(_plan(current["plan"])), current)
-
-
-def _received(run: Run, current: Content) -> Run:
-    """Return the run with what came in; ValueError if it does not fit its plan."""
-    try:
-        sums, counts = tuple(map(Fraction, current["sums"])), tuple(current["counts"])
-        rows = zip(counts, sums, run.plan.pulls, strict=True)
-        fit = all(0 <= total <= count <= pulls for count, total, pulls in rows)
-        parts = {
-            name: {label: Fraction(total) for label, total in part}
-            for name, part in current["batches"].items()
-        }
-        recorded = {name for name, batch in run.batches.items() if batch.phase == run.plan.index}
-        fit = fit and parts.keys() == recorded
-    except (ValueError, TypeError, ArithmeticError, AttributeError):  # which would tell the sums
-        fit = False
-    if not fit:
-        raise ValueError("its sums and counts do not fit its plan")
-    return replace(run, sums=sums, counts=counts, parts=parts)
-
-
-def _noise_of(name: str, given: Mechanism | None) -> Mechanism:
-    """Return the noise that a file was begun with: if none is given, one of this library's."""
-    if given is None:
-        sources = {source.name: source for source in (OpenDPNoise, NumpyNoise)}
-        if name not in sources:
-            raise ValueError(f"it was begun with noise from {name}: pass that noise")
-        return sources[name]()
-    if _check.kind(given, "noise", Mechanism).name != name:
-        raise ValueError(f"it was begun with noise from {name}")
-    return given
-
-
-def _policy_of(made_for: Content, given: Policy | None) -> Policy:
-    """Return the policy that a file was made for: if none is given, one of this library's classes.
-
-    ValueError if the one given has other parameters, or there is none of that class.
-    """
-    if given is None:
-        makers: dict[str, Any] = {class_name(maker): maker for maker in _OWN}
-        if made_for["class"] not in makers:
-            raise ValueError("its policy is none of this library: pass that policy")
-        parameters = restored(made_for)
-        maker = makers[parameters.pop("class")]
-        given = maker(np.array(parameters.pop("features"), dtype=np.float64), **parameters)
-    own = _described(given)
-    differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
-    if differing:
-        raise ValueError(f"it was made for another policy: {', '.join(differing)} differ")
-    return given
-
-
-def _described(policy: Policy) -> Content:
-    """Return the class and the parameters of a policy; TypeError if it is no dataclass of these."""
-    if not hasattr(policy, "__dataclass_fields__"):
-        raise TypeError("policy must be a dataclass, so that its parameters can be saved")
-    description: Content = plain(policy)
-    return description
-
-
-def _fields(value: Any) -> Content:
-    """Return the public parameters of a dataclass."""
-    names = [field.name for field in fields(value) if field.name[0] != "_"]
-    return {name: plain(getattr(value, name)) for name in names}
-
-
-def _saved(phase: Phase) -> Content:
-    """Return a plan for a file; TypeError if its noise is none of this library."""
-    if (law := class_name(type(phase.noise))) not in _LAWS:
-        raise TypeError(f"noise of the class {law} cannot be saved")
-    return _fields(phase)
-
-
-def _plan(saved: Content) -> Phase:
-    """Return the plan that was saved; one of `_UNFIT` if it is none."""
-    noise, release, decoder = dict(saved["noise"]), saved["release_matrix"], saved["decoder_matrix"]
-    pulled = len(saved["pulled"])
-    released = pulled if release is None else len(release)
-    return Phase(
-        **{
-            **saved,
-            "noise": _LAWS[noise.pop("class")](**noise),
-            "release_matrix": _matrix(release, pulled),
-            "decoder_matrix": _matrix(decoder, saved["remembered"] + released),
-        }
-    )
-
-
-def _matrix(rows: list[list[float]] | None, columns: int) -> FloatArray | None:
-    return None if rows is None else np.array(rows, np.float64).reshape(len(rows), columns)
-
-
 def _lock_now(file: BinaryIO) -> bool:
-    """Lock a file, unless another process has; return whether it is locked now."""
+    """Lock a file if no other process has, and return whether that was possible."""
     try:
         if sys.platform == "win32":
             file.seek(_FAR)
@@ -393,7 +212,7 @@ def _lock_now(file: BinaryIO) -> bool:
 
 
 def _sync_directory(path: Path) -> None:
-    """Force the renaming to the disk as well; Windows offers no such call."""
+    """Force the renaming to the disk, where the operating system offers that."""
     if sys.platform != "win32":
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,0 +1,243 @@
+"""The commands holdout and misfit, and what commands say of the model."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+
+import dpbai
+from dpbai.beyond import linearity
+from dpbai.field.session import interval, ledger
+
+ARMS = [f"arm {i}" for i in range(8)]
+FEATURES = np.column_stack([np.ones(8), np.arange(8)])
+BENT = "arm 4"
+START = ["start", "run.json", "arms.csv", "--noise", "numpy"]
+pytestmark = pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    table = pd.DataFrame(FEATURES, index=pd.Index(ARMS, name="arm"), columns=["one", "x"])
+    table.to_csv(tmp_path / "arms.csv")
+    return tmp_path
+
+
+def means(off=0.0):
+    """Linear means, but for one arm."""
+    values = pd.Series(0.3 + 0.04 * np.arange(8), index=ARMS)
+    values[BENT] += off
+    return values
+
+
+def answer(call, folder, session, off=0.0):
+    """Give a session all rewards that it asks for: their expectations."""
+    call("next", session, "-o", "pulls.csv")
+    pulls = pd.read_csv(folder / "pulls.csv", index_col="arm")["pulls"]
+    table = pd.DataFrame({"total": means(off)[pulls.index] * pulls, "count": pulls})
+    table.to_csv(folder / "rewards.csv", index_label="arm")
+    code, _, err = call("tell", session, "rewards.csv", "--seed", 1)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize(("off", "found"), [(0.0, False), (0.3, True)])
+def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, folder):
+    options = ["--budget", 2000, "--epsilon", 1, "--misfit", 0, "--population", "town"]
+    assert call(*START, *options)[0] == 0
+    code, out, _ = call("holdout", "check.json", "run.json", BENT, "--pulls", 300, "-o", "h.csv")
+    assert code == 0
+    assert "Then compare: dpbai misfit run.json check.json" in out
+    run, check = (dpbai.Session.resume(folder / name) for name in ("run.json", "check.json"))
+    limits = linearity.limits(run.phase, linearity.holdout([4], pulls=300, epsilon=1))
+    assert pd.read_csv(folder / "h.csv").to_dict("list") == {
+        "arm": [BENT], "pulls": [300], "limit": [pytest.approx(limits[0])]
+    }  # fmt: skip
+    assert check.requests == {BENT: 300}
+    assert check.population == "town"
+    assert ledger([run, check]).epsilon == pytest.approx(2)
+    answer(call, folder, "run.json", off)
+    answer(call, folder, "check.json", off)
+    assert "a holdout recommends no arm" in call("recommend", "check.json")[2]
+    assert "The holdout is finished" in call("status", "check.json")[1]
+    code, out, err = call("misfit", "run.json", "check.json", "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["found"] == [BENT] * found
+    (row,) = told["arms"]
+    run, check = (dpbai.Session.resume(folder / name) for name in ("run.json", "check.json"))
+    assert row["phase_1"] == pytest.approx(run.released[0].estimates[4])
+    assert row["again"] == pytest.approx(check.released[0].estimates[0])
+    assert row["limit"] == pytest.approx(limits[0])
+    out = call("misfit", "run.json", "check.json")[1]
+    assert ("The means are not linear" in out) == found
+    assert ("No difference exceeds its limit" in out) == (not found)
+
+
+def test_later_phases_of_a_run_that_remembers_are_compared(call, folder):
+    """The difference of the last two arms has no mean; DPDesign with a misfit, and ratings."""
+    options = ["--budget", 20_000, "--epsilon", 1, "--reward-range", 0, 10]
+    assert call(*START, *options)[0] == 0
+    plan = dpbai.DPDesign(FEATURES, budget=20_000, epsilon=1)
+    assert len(plan.timetable.pulls) == 3
+    for _ in range(3):
+        answer(call, folder, "run.json")
+    code, out, err = call("misfit", "run.json", "-o", "misfit.csv")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(folder / "misfit.csv")
+    run = dpbai.Session.resume(folder / "run.json")
+    assert set(table["compared_with"]) == {"phase 2"}
+    assert set(table["arm"]) == set(run.released[1].pulled)
+    for row in table.itertuples():
+        place = run.released[1].pulled.index(row.arm)
+        again = run.released[1].statistic[place] / run.phases[1].pulls[place]
+        assert row.again == pytest.approx(10 * again)
+        assert row.difference == pytest.approx(row.again - row.phase_1)
+    assert "Phase 3 released a difference of two means, and no mean." in out
+
+
+def test_what_cannot_be_checked_is_answered_with_what_can(call, folder):
+    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    hold = ("holdout", "check.json", "run.json")
+    run = dpbai.Session.resume(folder / "run.json")
+    for arguments, said in (
+        (("misfit", "run.json"), "no phase of the run has been released yet"),
+        ((*hold, "arm 9", "--pulls", 5), "'arm 9' is none of the arms"),
+        ((*hold, BENT, "--pulls", 0), "pulls must be at least 1"),
+    ):
+        code, _, err = call(*arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert said in err
+    assert not (folder / "check.json").exists()
+    assert call(*hold, BENT, "--pulls", 5)[0] == 0
+    answer(call, folder, "run.json")
+    assert "check.json is not finished" in call("misfit", "run.json", "check.json")[2]
+    assert "run.json is no holdout" in call("misfit", "run.json", "run.json")[2]
+    assert "hold out other arms with `dpbai holdout`, such as" in call("misfit", "run.json")[1]
+    assert run.labels == tuple(ARMS)
+
+
+def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_not(call, folder):
+    call(*START, "--budget", 2000, "--epsilon", 1, "--misfit", 0)
+    answer(call, folder, "run.json")
+    for name, last in (("short.json", "end-phase"), ("gone.json", "withdraw")):
+        call("holdout", name, "run.json", "arm 3", BENT, "arm 5", "--pulls", 200)
+        table = pd.DataFrame({"total": 50 * means()[["arm 3", BENT, "arm 5"]], "count": 50})
+        table.to_csv(folder / "rewards.csv", index_label="arm")
+        assert call("tell", name, "rewards.csv")[0] == 0
+        assert call(last, name, *(["arm 3"] if last == "withdraw" else []))[0] == 0
+    code, out, _ = call("misfit", "run.json", "short.json", "--json")
+    assert code == 0
+    limits = {row["arm"]: row["limit"] for row in json.loads(out)["arms"]}
+    run = dpbai.Session.resume(folder / "run.json")
+    plan = linearity.holdout([3, 4, 5], pulls=50, epsilon=1)  # as private as 200 pulls were to be
+    expected = linearity.limits(run.phases[0], plan)
+    assert [limits[f"arm {arm}"] for arm in (3, 4, 5)] == pytest.approx(expected)
+    answer(call, folder, "gone.json")
+    code, _, err = call("misfit", "run.json", "gone.json")
+    assert (code, "has an arm that was withdrawn, and cannot be compared" in err) == (2, True)
+
+
+def test_the_table_of_a_check_overwrites_no_session(call, folder):
+    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    assert call("holdout", "check.json", "run.json", BENT, "--pulls", 5)[0] == 0
+    before = {name: (folder / name).read_bytes() for name in ("run.json", "check.json")}
+    for arguments in (
+        ("misfit", "run.json", "check.json", "-o", "check.json"),
+        ("misfit", "run.json", "-o", "run.json"),
+        ("holdout", "new.json", "run.json", BENT, "--pulls", 5, "-o", "run.json"),
+    ):
+        code, _, err = call(*arguments)
+        assert (code, "would be overwritten" in err) == (2, True)
+    assert before == {name: (folder / name).read_bytes() for name in before}
+
+
+def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, folder):
+    (folder / "run.json").unlink(missing_ok=True)
+    call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")
+    code, _, err = call("holdout", "check.json", "run.json", BENT, "--pulls", 5)
+    assert code == 2
+    assert "phase 1 estimates arm 4 from rewards of its own" in err
+    assert "does not use the features in phase 1" in err
+
+
+# What commands say of the model.
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ((), "means are linear in the features, up to deviations of about 0.04"),
+        (("--misfit", 0), "means are exactly linear in the features"),
+        (("--misfit", "inf"), "none. The features are ignored"),
+        (("--one-hot",), "none. The features leave all means free"),
+        (("--policy", "baseline"), "none. Each arm is estimated from its own rewards"),
+        (("--policy", "dp-bai"), "means are exactly linear"),
+        (("--policy", "dp-bai", "--categorical", "x"), "phase 1 pulls every arm, as baseline does"),
+    ],
+)
+def test_plan_start_and_simulate_say_what_they_assume_of_means(options, model, call, folder):
+    table = pd.read_csv(folder / "arms.csv")
+    table["x"] = [0, 0, 1, 1, 2, 2, 3, 3] if "--categorical" in options else table["x"]
+    table["y"] = np.arange(8) % 2 if "--categorical" in options else 0 * table["one"]
+    table.drop(columns="y" if "--categorical" not in options else []).to_csv(
+        folder / "arms.csv", index=False
+    )
+    given = ("arms.csv", "--budget", 300, "--epsilon", 1, *options)
+    for command in (
+        ("plan", *given),
+        ("start", "run.json", *given, "--noise", "numpy"),
+        ("simulate", *given, "--gap", 0.01, "--trials", 40),
+    ):
+        code, out, _ = call(*command)
+        assert code == 0
+        assert model in " ".join(out.split())
+    assert "If means are off from those of the table by about" in out
+
+
+def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
+    (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
+    supposed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)
+    for command, more in (("budget", ("--epsilons", 2)), ("epsilon", ("--budgets", 3000))):
+        code, out, _ = call(command, "arms.csv", *supposed, *more)
+        said = " ".join(out.split())
+        assert code == 0
+        assert "Model of dp-bai: means are exactly linear in the features." in said
+        off = re.search(r"off by about 0.04 of the reward range, .*: dp-bai (\S+) at", said)
+        assert float(off[1]) < 0.7
+
+
+# Intervals.
+
+
+def test_an_interval_allows_for_deviations_from_linear_means():
+    """By hand: the weights of other means in the estimate, times the largest of 8 deviations."""
+    policy = dpbai.DPDesign(FEATURES, budget=900, epsilon=1, phases=1, misfit=0)
+    phase = policy.phase(1, range(8))
+    weights = np.zeros(8)
+    weights[list(phase.pulled)] = phase.decoder[6] @ phase.release
+    weights[6] -= 1
+    quantile = -special.ndtri((1 - 0.9) / 3 / 16)
+    *_, found = interval.half_widths([phase], [phase.pulls], FEATURES, 6, 0.9, 0.05)
+    assert found == pytest.approx(0.05 * quantile * np.abs(weights).sum())
+    assert interval.half_widths([phase], [phase.pulls], FEATURES, 6, 0.9)[2] == 0
+    own = linearity.holdout(range(8), pulls=10, epsilon=1)
+    assert interval.half_widths([own], [own.pulls], FEATURES, 6, 0.9, np.inf)[2] == 0
+
+
+@pytest.mark.parametrize("misfit", [0.0, 0.1])
+def test_the_interval_of_a_bent_table_holds_its_mean_if_it_allows_for_the_misfit(misfit):
+    """60 runs at 90 %, without noise or sampling worth the name: 36 hits or more, but for 1e-8."""
+    angles = np.arange(8) * 2.4
+    features = np.column_stack([np.ones(8), np.cos(angles), np.sin(angles)])
+    policy = dpbai.DPDesign(features, budget=40_000_000, epsilon=1, phases=1, misfit=0)
+    rng, hits = np.random.default_rng(2), 0
+    for seed in range(60):
+        session = dpbai.Session(policy, noise=dpbai.NumpyNoise(seed))
+        truth = 0.4 + rng.normal(scale=0.1, size=8).clip(-0.4, 0.4)
+        session.record_sums({arm: (truth[arm] * n, n) for arm, n in session.requests.items()})
+        found = session.interval(0.9, misfit=misfit)
+        hits += found.low <= truth[session.recommendation] <= found.high
+    assert (hits >= 36) if misfit else (hits <= 30)
