@@ -67,7 +67,7 @@ FOOTER = """
 <span class="pageNumber"></span> / <span class="totalPages"></span></div>
 """
 HEADINGS = "h1, h2, h3, h4"
-REMOVED = "a.headerlink, details.hide, .toctree-wrapper, noscript, dl.py"
+REMOVED = "a.headerlink, p.part, details.hide, .toctree-wrapper, noscript, dl.py"
 MOST_ROUNDS = 5
 NO_NUMBER = "000"
 """What stands for the number of a page until it is known: as wide as one."""

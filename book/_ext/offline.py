@@ -1,48 +1,162 @@
 """What a browser refuses on the file system, given in another way.
 
-No script may read a page there, so a search could show no words around what it found: the words of
-all pages go into one script, which the search page alone loads (see `book.js`). And a link to a
-notebook shows its JSON instead of saving it: beside each notebook lies a ZIP file of it.
+No script may read a page there. So the text of all pages, as they are read, goes into one script
+that the search page loads, and what links lead to, theorems, formulas, errata and terms, into one
+that a page loads when the first card is shown (see `book.js`). And a link to a notebook shows its
+JSON instead of saving it: beside each notebook lies a ZIP file of it.
 """
 
 import json
+import re
+from copy import copy
+from functools import cache
 from html import escape
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from docutils import nodes
+from bs4 import BeautifulSoup, NavigableString, PageElement, Tag
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
-SCRIPT = "search_texts.js"
+TEXTS = "search_texts.js"
+CARDS = "card_texts.js"
+UNREAD = "script, svg, .headerlink, .cell_input, summary, details.numbers, .toctree-wrapper, .part"
+BLOCKS = {"p", "div", "section", "li", "dt", "dd", "td", "th", "h1", "h2", "h3", "h4", "pre", "br"}
+STATEMENT = "div.proof[id]:not([id^=proof])"
+FORMULA = "div.math[id^=equation-]"
+NUMBERED = ":is(span, section)[id^=erratum-], :is(span, section)[id^=remark-]"
+TERM = "dt[id^=term-]"
+UNSAID = re.compile(r"\\(?:begin|end)\{(?:split|aligned|gathered)\}|\\[bB]igg?[lr]?(?![a-z])|\\!|&")
+LONGEST = 1200
+"""Characters after which a card of more than one paragraph ends."""
 
 
-def words(doctree: nodes.document) -> str:
-    """Return the text of a page as HTML that has nothing but its sections."""
+@cache
+def in_letters(formula: str) -> str:
+    r"""Return a formula as text, like ε/(8 β_i) for `\(\frac{\varepsilon}{8 \beta_i}\)`."""
+    plain = UNSAID.sub("", formula).replace(r"\\", " ").replace(r"\dots", r"\ldots")
+    plain = re.sub(r"\\frac(\d)(\d)", r"\\frac{\1}{\2}", plain)
+    try:
+        tree = BeautifulSoup(tex2mathml(plain), "html.parser")
+    except (MathError, SyntaxError):  # docutils knows fewer commands than MathJax
+        return re.sub(r"[\\{}]", " ", plain)
 
-    def section(node: nodes.section) -> str:
-        first, *others = node["ids"]
-        names = "".join(f'<a id="{escape(name)}"></a>' for name in others)
-        inner = " ".join(
-            section(child) if isinstance(child, nodes.section) else escape(child.astext())
-            for child in node.children
-            if not isinstance(child, nodes.title)
-        )
-        return f'<section id="{escape(first)}">{names}{inner}</section>'
+    def said(node: PageElement) -> str:
+        if not isinstance(node, Tag):
+            return str(node).strip()
+        parts = [said(child) for child in node.children if str(child).strip()]
+        match node.name, parts:
+            case "mfrac", [above, below]:
+                return f"{above}/{below}"
+            case "msub" | "munder", [base, below]:
+                return f"{base}_{below}"
+            case "msup", [base, above]:
+                return base + (above if above in "*′" else f"^{above}")
+            case "mover", [base, _]:
+                return base
+            case "msubsup" | "munderover", [base, below, above]:
+                return f"{base}_{below}^{above}"
+        return "".join(parts)
 
-    parts = [section(child) for child in doctree.children if isinstance(child, nodes.section)]
-    return f'<div role="main">{"".join(parts)}</div>'
+    return said(tree)
+
+
+def text_of(node: PageElement) -> str:
+    """Return what is read of a part of a page, as HTML that has nothing but names of places."""
+    if not isinstance(node, Tag):
+        return escape(str(node)) if type(node) is NavigableString else ""  # not of a comment
+    if node.name == "span" and node.get("id") and not node.contents:
+        return ""
+    if "math" in node.get("class", ()):
+        number = node.select_one(".eqno")
+        shown = str(node.get_text()).replace(number.get_text() if number else "", "").strip()
+        inner = escape(in_letters(re.sub(r"^\\[([]|\\[)\]]$", "", shown)))
+    else:
+        inner = "".join(text_of(child) for child in node.children)
+    if node.name in BLOCKS:
+        inner = f" {inner} "
+    # A section may have more names, which stand before its heading: they are names of its text.
+    other = [str(part["id"]) for part in node.select(":scope > span[id]:empty")]
+    for name in [node.get("id"), *(other if node.name == "section" else ())]:
+        if name:
+            inner = f'<div id="{escape(str(name))}">{inner}</div>'
+    return inner
+
+
+def words(article: Tag) -> str:
+    """Return the text of a page for the search."""
+    kept = copy(article)
+    for part in kept.select(UNREAD):
+        part.decompose()
+    text = re.sub(r"\s+", " ", text_of(kept))
+    return f'<div role="main">{text}</div>'
+
+
+def cards(article: Tag, page: str) -> dict[str, str]:
+    """Return the HTML of what links may lead to on a page, by address."""
+    found: dict[str, list[Tag]] = {}
+    for box in article.select(f"{STATEMENT}, {FORMULA}"):
+        found[str(box["id"])] = [box]
+    for term in article.select(TERM):
+        meaning = term.find_next_sibling("dd")
+        found[str(term["id"])] = [term, meaning] if isinstance(meaning, Tag) else [term]
+    for place in article.select(NUMBERED):
+        heading = place.find(["h3", "h4"]) or place.find_next_sibling(["h3", "h4"])
+        if isinstance(heading, Tag):
+            found[str(place["id"])] = [heading, *section_of(heading)]
+    return {f"{page}.html#{name}": card(parts, page) for name, parts in found.items()}
+
+
+def section_of(heading: Tag) -> list[Tag]:
+    """Return the first paragraphs below a heading."""
+    parts, size = [], 0
+    for part in heading.find_next_siblings():
+        size += len(part.get_text())
+        if part.name not in ("p", "ul", "ol", "div") or (parts and size > LONGEST):
+            break
+        if part.name != "div" or "math" in part.get("class", ()):
+            parts.append(part)
+    return parts
+
+
+def card(parts: list[Tag], page: str) -> str:
+    """Return parts of a page as HTML that can be shown on any page."""
+    html = BeautifulSoup("".join(map(str, parts)), "html.parser")
+    for part in html.select(".headerlink, .cell, img, script"):
+        part.decompose()
+    for link in html.select("a[href]"):
+        address = str(link["href"])
+        if not re.match(r"[a-z]+:", address):
+            name, _, place = address.partition("#")
+            target = normpath(join(dirname(page), name)) if name else f"{page}.html"
+            link["href"] = f"{target}#{place}" if place else target
+    for heading in html.select("h3, h4"):
+        heading.name, heading["class"] = "p", "card-title"
+    for part in html.find_all(True):
+        part.attrs.pop("id", None)
+    return str(html)
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
-    """Write the script and the ZIP files."""
+    """Write the scripts and the ZIP files."""
     if error is not None or app.builder.format != "html":
         return
-    texts = {name: words(app.env.get_doctree(name)) for name in sorted(app.env.found_docs)}
-    script = Path(app.outdir, "_static", SCRIPT)
-    script.write_text(f"window.searchTexts = {json.dumps(texts)};\n", encoding="utf-8")
+    texts: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    for name in sorted(app.env.found_docs):
+        path = Path(app.outdir, f"{name}.html")
+        page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        if article := page.select_one("article"):
+            shown |= cards(article, name)
+            texts[name] = words(article)
+    for file, variable, content in ((TEXTS, "searchTexts", texts), (CARDS, "cardTexts", shown)):
+        script = f"window.{variable} = {json.dumps(content, ensure_ascii=False)};\n"
+        Path(app.outdir, "_static", file).write_text(script, encoding="utf-8")
     for notebook in Path(app.outdir, "_sources").rglob("*.ipynb"):
-        with ZipFile(f"{notebook}.zip", "w", ZIP_DEFLATED) as file:
-            file.writestr(ZipInfo(notebook.name), notebook.read_bytes())
+        with ZipFile(f"{notebook}.zip", "w", ZIP_DEFLATED) as archive:
+            archive.writestr(ZipInfo(notebook.name), notebook.read_bytes())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -10,16 +10,21 @@ pictures get shorter paths. Pages with code get the button that runs them, if `t
 put together what that needs.
 """
 
+import posixpath
 import re
 import shutil
 import subprocess
 from base64 import b64decode
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import yaml
+from docutils import nodes
 from sphinx.application import Sphinx
 
 LIVE = Path("build/live")
@@ -162,10 +167,33 @@ def shorten(html: Path, program: Path) -> None:
         subprocess.run([*command, "--folder", folder], check=True)
 
 
-def add_scripts(app: Sphinx, *given: Any) -> None:
-    """Put the button on a page that has code cells, and the plane where there is a place for it."""
+def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) -> str:
+    """Return the part of the book, and the page, that a page belongs to, as HTML."""
+    for part in toc["parts"]:
+        for chapter in part["chapters"]:
+            inner = [section["file"] for section in chapter.get("sections", ())]
+            if page == chapter["file"]:
+                return f"{part['caption']} &gt;"
+            if page in inner:
+                above = f"{'../' * (page.count('/') - chapter['file'].count('/'))}"
+                name = f"{above}{posixpath.basename(chapter['file'])}.html"
+                title = escape(titles[chapter["file"]].astext())
+                return f'{part["caption"]} &gt; <a href="{name}">{title}</a> &gt;'
+    return ""
+
+
+def add_to_page(app: Sphinx, page: str, *given: Any) -> None:
+    """Say above its title which part a page belongs to, and load the scripts that it needs.
+
+    These are the button, where there are code cells, and the plane, where there is a place for it.
+    """
     context: dict[str, Any] = given[-2]
     body = context.get("body", "")
+    toc = yaml.safe_load(Path(app.srcdir, "_toc.yml").read_text(encoding="utf-8"))
+    if way := way_to(page, toc, app.env.titles):
+        context["body"] = body.replace("<h1>", f'<p class="part">{way}</p>\n<h1>', 1)
+    if page == "search":
+        app.add_js_file("search_texts.js", priority=100)  # before the search begins
     if 'class="cell_input' in body and Path(app.srcdir, LIVE).is_dir():
         app.add_js_file("run.js")
     if 'class="plane"' in body:
@@ -174,6 +202,6 @@ def add_scripts(app: Sphinx, *given: Any) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", add_to_page)
     app.connect("build-finished", lighten, priority=900)  # the theme writes a style sheet then
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -106,20 +106,111 @@ function unlistCitations() {
   }
 }
 
-// On the file system a page cannot be fetched: the search finds the words of all pages in a script.
-function answerFromScript() {
-  if (!/search\.html$/.test(location.pathname) || location.protocol !== "file:") return;
-  const root = document.documentElement.dataset.content_root;
-  const loaded = new Promise((resolve) => {
+const root = document.documentElement.dataset.content_root;
+
+function loadScript(name) {
+  return new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = `${root}_static/search_texts.js`;
-    script.addEventListener("load", () => resolve(window.searchTexts));
+    script.src = `${root}_static/${name}`;
+    script.addEventListener("load", resolve);
+    script.addEventListener("error", reject);
     document.head.append(script);
   });
+}
+
+// The search shows words as they are read on the pages. The script search_texts.js holds them, since no
+// page can be fetched on the file system, and since fetched ones have the code of formulas.
+function answerFromScript() {
+  if (!/search\.html$/.test(location.pathname)) return;
   window.fetch = async (address) => {
     const page = String(address).replace(root, "").replace(/\.html$/, "");
-    return new Response((await loaded)[page] ?? "");
+    return new Response(window.searchTexts[page] ?? "");
   };
+}
+
+// A link to a theorem, a formula, an erratum or a term shows it on a card, when the pointer rests on
+// it, or it has the focus. A finger's first tap shows the card, the second one follows the link.
+const CARDS = /#(alg|cor|def|equation|erratum|lem|obs|prop|remark|term|thm)-/;
+const REST = 250; // milliseconds that a pointer rests before a card comes, and is away before it goes
+
+function offerCards(article) {
+  const base = new URL(root, location.href).href;
+  const pointed = ({ target }) => {
+    const link = target.closest?.("a[href]:not(.headerlink)");
+    return link && CARDS.test(link.href) && link.href.startsWith(base) ? link : null;
+  };
+  const card = document.createElement("div");
+  card.id = "card";
+  card.className = "book-card";
+  card.popover = "manual";
+  card.setAttribute("role", "tooltip");
+  article.append(card);
+  let shown = null; // the link whose card is shown, and its place when it was
+  let wanted = null; // the link whose card was asked for last
+  let place = 0;
+  let timer;
+
+  function hide() {
+    clearTimeout(timer);
+    shown?.removeAttribute("aria-describedby");
+    shown = wanted = null;
+    if (card.matches(":popover-open")) card.hidePopover();
+  }
+
+  async function show(link) {
+    if (link === shown) return true;
+    hide();
+    wanted = link;
+    if (!window.cardTexts) await loadScript("card_texts.js");
+    const text = window.cardTexts[decodeURI(link.href.slice(base.length))];
+    if (!text) return false;
+    if (link !== wanted) return true;
+    shown = link;
+    place = link.getBoundingClientRect().top;
+    card.innerHTML = text;
+    for (const inner of card.querySelectorAll("a[href]")) {
+      if (!/^[a-z]+:/.test(inner.getAttribute("href"))) inner.href = base + inner.getAttribute("href");
+    }
+    link.setAttribute("aria-describedby", card.id);
+    card.showPopover();
+    await window.MathJax?.typesetPromise?.([card]);
+    const { left, top, bottom } = link.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = card;
+    const below = bottom + 8 + height <= innerHeight || bottom < innerHeight - top;
+    card.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+    card.style.top = `${below ? bottom + 4 : Math.max(4, top - height - 4)}px`;
+    card.style.maxHeight = `${below ? innerHeight - bottom - 8 : top - 8}px`;
+    return true;
+  }
+
+  const later = (task) => {
+    clearTimeout(timer);
+    timer = setTimeout(task, REST);
+  };
+  document.addEventListener("pointerover", (event) => {
+    if (event.pointerType === "touch") return;
+    const link = pointed(event);
+    if (card.contains(event.target)) clearTimeout(timer);
+    else if (link) later(() => show(link));
+    else if (shown && shown !== document.activeElement) later(hide);
+    else if (!shown) hide();
+  });
+  article.addEventListener("focusin", (event) => {
+    const link = pointed(event);
+    if (link?.matches(":focus-visible") && !card.contains(link)) show(link);
+  });
+  article.addEventListener("focusout", ({ target }) => target === shown && hide());
+  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+  document.addEventListener("click", (event) => {
+    const link = pointed(event);
+    if (card.contains(event.target) && !link) return;
+    if (event.pointerType === "touch" && link && link !== shown) {
+      event.preventDefault();
+      show(link).then((there) => there || location.assign(link.href));
+    } else hide();
+  });
+  const scrolled = () => Math.abs(shown.getBoundingClientRect().top - place) > 100 && hide();
+  window.addEventListener("scroll", () => shown && scrolled(), { passive: true });
 }
 
 // There, a link to a notebook shows its text: beside it is a file that a browser saves.
@@ -138,6 +229,7 @@ window.addEventListener("load", () => {
   if (!article) return;
   keepExplorers();
   offerEnlarging();
+  offerCards(article);
   unlistCitations();
   keepColumns();
   makeScrollable();

@@ -1,5 +1,6 @@
 """Every page of the built book, opened from the file system with no network."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,6 +10,7 @@ import nbformat
 import notebooks
 import page_checks
 import pytest
+from bs4 import BeautifulSoup
 from playwright.sync_api import BrowserContext
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,19 +58,84 @@ def test_first_page_leads_to_the_book(context: BrowserContext) -> None:
     page.close()
 
 
-def test_search_finds_the_chapter_and_shows_the_words_offline(context: BrowserContext) -> None:
-    visit = page_checks.Visit(context, HTML / "search.html", "?q=budget")
-    visit.page.wait_for_selector("#search-results li p.context")
-    visit.page.wait_for_timeout(2000)  # results come one by one
-    results = visit.page.locator("#search-results li")
-    assert "budget" in results.locator("p.context").first.inner_text().lower()
-    pages = [link.get_attribute("href") for link in results.locator("a").all()]
-    chapter = pages.index("book/phases.html")
-    assert chapter < 5
-    assert chapter < next(n for n, page in enumerate(pages) if page.startswith("book/notation"))
+@pytest.mark.parametrize(
+    ("query", "first", "words"),
+    [
+        ("budget", "book/phases.html", "budget"),
+        ("theorem 4.2", "book/upper_bound.html#thm-upper-bound", "sufficiently large T"),
+        ("erratum 8", "book/errata.html#erratum-8", "constant 64"),
+        ("dpbai.simulate", "book/api/success.html#dpbai.simulate", ""),
+        ("hardness", "book/upper_bound.html", "hard"),
+    ],
+)
+def test_search_finds_first(context: BrowserContext, query: str, first: str, words: str) -> None:
+    visit = page_checks.Visit(context, HTML / "search.html", f"?q={query.replace(' ', '+')}")
+    result = visit.page.locator("#search-results li").first
+    result.wait_for()
+    assert result.locator("a").first.get_attribute("href").startswith(first)
+    if words:
+        result.locator("p.context").wait_for()
+        assert words.lower() in result.inner_text().lower()
+    visit.page.wait_for_timeout(1000)  # results come one by one
+    excerpts = visit.page.locator("#search-results p.context").all_inner_texts()
+    assert excerpts
+    assert re.findall(r".{9}(?:\\[a-z(]|\$\w|import ).{9}", " ".join(excerpts)) == [], "source"
     assert visit.leaving() == []
     assert visit.errors == []
     visit.page.close()
+
+
+def test_a_link_to_a_theorem_shows_it(context: BrowserContext) -> None:
+    visit = page_checks.Visit(context, HTML / "book" / "lower_bound.html")
+    card = visit.page.locator("#card")
+    link = visit.page.locator("article p a:not(.headerlink)[href*='upper_bound.html#thm-']").first
+    link.scroll_into_view_if_needed()
+    visit.page.wait_for_timeout(1000)
+    link.hover()
+    card.wait_for()
+    assert card.inner_text().startswith(link.inner_text())
+    assert card.locator("mjx-container").count()
+    card.hover()
+    visit.page.wait_for_timeout(500)
+    assert card.is_visible(), "a pointer may rest on the card"
+    visit.page.keyboard.press("Escape")
+    assert not card.is_visible()
+    visit.page.mouse.move(5, 5)
+    visit.page.keyboard.press("Tab")
+    link.focus()
+    card.wait_for()
+    assert link.get_attribute("aria-describedby") == "card"
+    link.blur()
+    assert not card.is_visible()
+    assert visit.errors == []
+    visit.page.close()
+
+
+def test_a_finger_sees_the_card_and_then_follows(context: BrowserContext) -> None:
+    fingers = context.browser.new_context(viewport=page_checks.PHONE, has_touch=True, offline=True)
+    visit = page_checks.Visit(fingers, HTML / "book" / "lower_bound.html")
+    link = visit.page.locator("article p a[href*='errata.html#erratum-9']").first
+    link.tap()
+    visit.page.locator("#card").wait_for()
+    assert visit.page.url.endswith("lower_bound.html")
+    link.tap()
+    visit.page.wait_for_url("**/errata.html#erratum-9")
+    fingers.close()
+
+
+def test_statements_have_the_papers_number_and_the_books() -> None:
+    boxes = [
+        box.get_text(" ", strip=True)
+        for page in PAGES
+        for box in BeautifulSoup((HTML / page).read_text(), "html.parser").select(
+            "div.proof[id]:not([id^=proof]) > .admonition-title"
+        )
+    ]
+    own = [re.search(r"\bB\.(\d+)", box)[1] for box in boxes]
+    assert list(map(int, own)) == list(range(1, len(boxes) + 1)), "one count through the book"
+    assert any(box.startswith("Theorem 4.2 (Upper bound) B.") for box in boxes)
+    assert not any(re.search(r"\((.*: )?(Theorem|Lemma|Definition) [A-Z\d]", box) for box in boxes)
+    assert all(box.endswith("#") for box in boxes), "a link to itself"
 
 
 def test_the_button_saves_the_notebook(context: BrowserContext) -> None:
