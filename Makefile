@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo
-	@echo "One file of tests:   make .venv && $(BIN)/pytest tests/test_max_det.py"
+	@echo "One file of tests:   make .venv && $(BIN)/pytest tests/core/test_max_det.py"
 	@echo "One chapter:         $(BIN)/python tools/notebooks.py book/privacy.ipynb"
 	@echo "Another interpreter: make test PYTHON=python3.13"
 

@@ -73,11 +73,9 @@ def labels(page: str) -> set[str]:
 @cache
 def claims_of(file: str) -> set[str]:
     """Return the claims that a file of tests checks."""
-    path = ROOT / "tests" / f"test_{file}.py"
-    if not path.is_file():
-        return set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    paths = (ROOT / "tests").rglob(f"test_{file}.py")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    names = {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
     return {name.removeprefix("test_") for name in names if name.startswith("test_")}
 
 

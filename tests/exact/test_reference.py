@@ -14,7 +14,7 @@ from plans import laws, one_phase
 import dpbai
 from dpbai.noise import gaussian_log_delta
 
-ROWS = json.loads((Path(__file__).parent / "reference.json").read_text(encoding="utf-8"))
+ROWS = json.loads((Path(__file__).parents[1] / "reference.json").read_text(encoding="utf-8"))
 WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
 NOISES = {
     "laplace": dpbai.Laplace,
