@@ -169,7 +169,7 @@ def shorten(html: Path, program: Path) -> None:
 
 def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) -> str:
     """Return the part of the book, and the page, that a page belongs to, as HTML."""
-    for part in toc["parts"]:
+    for part in toc.get("parts", ()):
         for chapter in part["chapters"]:
             inner = [section["file"] for section in chapter.get("sections", ())]
             if page == chapter["file"]:
