@@ -72,34 +72,6 @@ class UniformPlusLaplace:
         return [self.a * k for k in range(self.n + 1)]
 
 
-class BernoulliPlusLaplace:
-    """The mean of n Bernoulli(mu) rewards plus Lap(b): a mixture, at any precision."""
-
-    def __init__(self, mu: float, n: int, b: float) -> None:
-        self.b, mu = mp.mpf(b), mp.mpf(mu)
-        self.knots = [mp.mpf(k) / n for k in range(n + 1)]
-        self.chances = [mp.binomial(n, k) * mu**k * (1 - mu) ** (n - k) for k in range(n + 1)]
-
-        self.rises = [mp.exp(knot / self.b) for knot in self.knots]
-
-    def _sum(self, part: Callable, x: mp.mpf) -> mp.mpf:
-        """Return the mean of part(exp(-abs(x - knot) / b) / 2, x > knot) over the knots."""
-        above, chosen = mp.exp(-x / self.b), zip(self.chances, self.knots, self.rises, strict=True)
-        return mp.fsum(
-            chance * part((above * rise if x > knot else 1 / (above * rise)) / 2, x > knot)
-            for chance, knot, rise in chosen
-        )
-
-    def density(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda tail, _: tail, x) / self.b
-
-    def above(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda tail, above: tail if above else 1 - tail, x)
-
-    def below(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(lambda tail, above: 1 - tail if above else tail, x)
-
-
 def integral(function: Callable, scale: mp.mpf, knots: set, start: float = -math.inf) -> mp.mpf:
     """Integrate over x > start by Gauss-Legendre rules between the knots, and 63 scales beyond."""
     inside = sorted(knots)
@@ -287,9 +259,9 @@ def uniform_duel(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
     return mp.fsum(corners) / (first * second) ** n
 
 
-def wedge(mu: tuple[float, float], n: int, b: float, law: Callable = UniformPlusLaplace) -> mp.mpf:
+def wedge(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
     """Return the probability that two such means leave the cone of `WEDGE`."""
-    x_law, y_law = (law(mean, n, b) for mean in mu)
+    x_law, y_law = (UniformPlusLaplace(mean, n, b) for mean in mu)
     low, high = SLOPES
 
     def outside(x: mp.mpf) -> mp.mpf:
@@ -300,9 +272,9 @@ def wedge(mu: tuple[float, float], n: int, b: float, law: Callable = UniformPlus
     return x_law.below(mp.mpf(0)) + integral(outside, x_law.b, knots, start=0)
 
 
-def maximum(mu: Sequence[float], n: int, b: float, law: Callable = UniformPlusLaplace) -> mp.mpf:
+def maximum(mu: Sequence[float], n: int, b: float) -> mp.mpf:
     """Return the probability that another such mean exceeds the first."""
-    first, *others = (law(mean, n, b) for mean in mu)
+    first, *others = (UniformPlusLaplace(mean, n, b) for mean in mu)
 
     def exceeded(x: mp.mpf) -> mp.mpf:
         return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
@@ -311,9 +283,6 @@ def maximum(mu: Sequence[float], n: int, b: float, law: Callable = UniformPlusLa
     return integral(exceeded, first.b, knots)
 
 
-# Means, pulls and epsilon of Bernoulli rewards.
-BERNOULLI_WEDGES = {"0.2": ((0.45, 0.4), 5, 3.0), "1e-8": ((0.5, 0.5), 30, 20.0)}
-BERNOULLI_MAXIMA = {"0.6": ((0.6, 0.5, 0.3, 0.1), 4, 1.0), "1e-11": ((0.99, 0.03, 0.02), 9, 8.0)}
 # Means, pulls and epsilon, with an error of about the size that the name says.
 DUELS = {
     "0.4": ((0.5, 0.45), 4, 2.0),
@@ -350,21 +319,6 @@ def wedge_error(mu, n, noise) -> float:
 
 def maximum_error(mu, n, noise) -> float:
     return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Uniform, mu)))
-
-
-def test_bernoulli_means_in_a_wedge_agree_with_high_precision():
-    def error(mu, n, noise):
-        policy = one_phase((n, n), noise, WEDGE, pulled=(1, 2))
-        return dpbai.exact_error(policy, laws(*map(dpbai.Bernoulli, (0.6, *mu))))
-
-    check(BERNOULLI_WEDGES, partial(wedge, law=BernoulliPlusLaplace), error)
-
-
-def test_the_maximum_of_bernoulli_means_agrees_with_high_precision():
-    def error(mu, n, noise):
-        return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Bernoulli, mu)))
-
-    check(BERNOULLI_MAXIMA, partial(maximum, law=BernoulliPlusLaplace), error)
 
 
 def test_a_half_plane_agrees_with_high_precision_at_errors_of_1e_12_and_1e_25():
