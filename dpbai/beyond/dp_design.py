@@ -29,8 +29,18 @@ from scipy import linalg
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai._threads import one_thread
-from dpbai.beyond.private import Division, PrivateDesign, by_entries, distinct, fee
-from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
+from dpbai.beyond.contrast import combination
+from dpbai.beyond.private import (
+    Division,
+    PrivateDesign,
+    by_entries,
+    distinct,
+    fee,
+    information,
+    whole_pulls,
+)
+from dpbai.beyond.rehearsal import SHARES_ANYWHERE, Rehearsal, Timetable, timetables
+from dpbai.g_optimal import whitening
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
@@ -39,6 +49,9 @@ from dpbai.schedule import enough
 
 MISFIT = 0.04  # by default; see Notes of `DPDesign`
 _MOST_ARMS = 256  # that a first phase pulls equally often
+_WORTH = 0.01  # what pulls of other arms must take off a variance
+_PULLS_TO_AN_ARM = 10
+_LEAST = 1e-100
 _MOST_PHASES = 64  # a plan decodes what all before it released
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
@@ -73,6 +86,12 @@ class Knowledge:
         rows, precision = self.seen(plan)
         self.information = self.information + _information(rows, precision)
         self.releases.append((rows.T, precision))
+
+    def variance(self, plan: Plan, pair: Sequence[int]) -> float:
+        """Return the variance of the contrast of two arms if a plan is executed."""
+        one, other = self.of(pair)
+        both = self.information + _information(*self.seen(plan))
+        return float((one - other) @ _inverse(both) @ (one - other))
 
     def decoder(self, arms: Sequence[int]) -> FloatArray:
         """Return the matrix that makes estimated means of all releases."""
@@ -128,13 +147,18 @@ class DPDesign:
     rehearsal says so; later phases of more than two arms then do the same. In which order the arms
     are listed changes neither this nor the choice of phases, but for which of equal arms is pulled.
 
+    The last of two phases may pull any arms, also those that are out, in place of the two that are
+    left: in the proportions in which a combination of their means tells the two apart best
+    (`beyond.contrast`), and their sums are released as this one number, with one noise. `misfit`
+    counts what such arms do not tell of the two.
+
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2; with a misfit also more, up to 32 arms after the first and four phases.
     The first of several takes 2/5, 3/5 or 4/5 of T, and the others share the rest equally. All
-    these are rehearsed (`beyond.rehearsal`), and a further phase must add at least half a standard
-    error. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases than
-    are tried otherwise take half of T first, and go from 12 arms (at least one for each phase) to 2
-    by equal factors.
+    these are rehearsed (`beyond.rehearsal`), and two phases of which the last pulls any arms. A
+    further phase must add at least half a standard error. `phases` fixes the number, and leaves
+    sizes and shares to the rehearsal; more phases than are tried otherwise take half of T first,
+    and go from 12 arms (at least one for each phase) to 2 by equal factors.
     """
 
     features: FloatArray
@@ -180,7 +204,16 @@ class DPDesign:
         """The timetable, and whether the first phase pulls all arms equally often."""
         arms = self.features.shape[0]
         least = max(1, len(self._division.basis))
-        candidates = list(timetables(arms, self.budget, least, self.phases, misfit=self._tau > 0))
+        candidates = list(
+            timetables(
+                arms,
+                self.budget,
+                least,
+                self.phases,
+                misfit=self._tau > 0,
+                anywhere=self._anywhere,
+            )
+        )
         if len(candidates) == 1 or not len(self._division.basis):  # where no pull tells anything
             return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
@@ -200,6 +233,19 @@ class DPDesign:
         best = int(np.argmax(success))
         return choices[best][1], best > 0
 
+    @property
+    def _anywhere(self) -> bool:
+        """Whether to try to tell two survivors apart by pulls of any arms.
+
+        Not where no other arm says anything of them. Nor where the two would be chosen too early,
+        which made-up arms, of which one often leads by far, do not show: if noise on the sums of a
+        basis costs more pulls than a first phase has, or there are fewer than ten pulls to an arm.
+        """
+        arms, rank = self._division.vectors.shape
+        dear = rank * self._division.fee > min(SHARES_ANYWHERE) * self.budget
+        few = self.budget < _PULLS_TO_AN_ARM * len(self.features)
+        return (arms > rank or self._tau > 0) and not (dear or few)
+
     @one_thread
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
         """Return the plan of phase `index` for the `active` arms, after all phases of `past`."""
@@ -213,6 +259,8 @@ class DPDesign:
             for plan in plans[1:]:
                 known.observe(plan)
             plan = self._plan(index, active, known)
+            if self.timetable.anywhere:
+                plan, known = self._better(plan, known, active, plans[0])
             known.observe(plan)
         else:
             plan = self._plan(index, active, self._before(active))
@@ -242,9 +290,14 @@ class DPDesign:
         size, keep = self.timetable.sizes[index - 1 : index + 1]
         active, total = tuple(arms[:size]), self.timetable.pulls[index - 1]
         sums = np.diag(np.full(size, float(total)))
-        return (
-            Phase(index, active, active, (total,) * size, self._noise, keep, sums, np.eye(size)),
-        )
+        plans = [
+            Phase(index, active, active, (total,) * size, self._noise, keep, sums, np.eye(size))
+        ]
+        if self.timetable.anywhere:  # one number, to which all arms may add
+            every, one = (total,) * len(arms), np.full((1, len(arms)), float(total))
+            decoder = np.zeros((size, 1))
+            plans.append(Phase(index, active, tuple(arms), every, self._noise, keep, one, decoder))
+        return tuple(plans)
 
     def _plan(self, index: int, active: tuple[int, ...], known: Knowledge) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
@@ -272,24 +325,59 @@ class DPDesign:
         pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())
         return pulled, pulls, np.diag(np.array(pulls, dtype=np.float64))
 
+    def _better(
+        self, plan: Plan, known: Knowledge, active: tuple[int, ...], first: Plan
+    ) -> tuple[Plan, Knowledge]:
+        """Return the plan, or one that tells two arms apart by pulls of any arms, if it is better.
+
+        With it comes what is known of all arms that it pulls.
+        """
+        if self._tau:
+            arms = np.argsort(self._places, kind="stable")
+            pair = np.argsort(arms)[list(active)]
+        else:  # of copies of an arm the first is pulled for all
+            arms, pair = self._distinct[0], self._places[list(active)]
+        total, before = self.timetable.pulls[1], self._after_first(first, arms, ())
+        weights = combination(
+            before.vectors @ whitening(before.vectors[:0], np.empty(0), before.information),
+            self._tau**2 * self._left(arms, first),
+            pair,
+            1 / float(information(total, self._division.fee)),
+        )
+        shares = np.abs(weights)
+        shares *= total / max(shares.sum(), _LEAST)
+        shares[shares < 1 / 2] = 0
+        if not shares.any():
+            return plan, known
+        pulls = whole_pulls(shares, total)[0]
+        chosen = np.flatnonzero(pulls)[np.argsort(arms[pulls > 0])]
+        counts, pulled = pulls[chosen].tolist(), arms[chosen].tolist()
+        release = weights[chosen] / np.abs(weights[chosen] / counts).max()
+        candidate = tuple(pulled), tuple(counts), release[None]
+        concerned = sorted({*active, *pulled})
+        other = self._after_first(first, concerned, concerned)
+        better = other.variance(candidate, active) < known.variance(plan, active) * (1 - _WORTH)
+        return (candidate, other) if better else (plan, known)
+
     def _before(self, arms: Sequence[int] | IntArray) -> Knowledge:
         vectors = np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
         return Knowledge(tuple(arms), vectors, self._division.known, self._division.fee, [])
 
-    def _after_first(self, first: Plan, arms: Sequence[int], own: Sequence[int]) -> Knowledge:
+    def _after_first(
+        self, first: Plan, arms: Sequence[int] | IntArray, own: Sequence[int]
+    ) -> Knowledge:
         """Return what the first release tells of `arms`, if delta counts for those of `own` only.
 
         Of an arm that is not pulled, later or ever, no release tells its delta.
         """
         pulled, _, matrix = first
         rows, precision = self._before(pulled).seen(first)
-        pulls = np.linalg.norm(matrix, axis=1)
-        factors = 1 / (1 + self._tau**2 * precision * pulls**2)
+        pulls, factors = np.linalg.norm(matrix, axis=1), self._factors(first)
         known = self._before(arms)
         vectors, linear, precision = known.vectors, rows.T, precision * factors
         information = known.information + _information(rows, precision)
         if self._tau:
-            left = 1 + np.equal.outer(arms, pulled) @ (factors - 1)
+            left = self._left(arms, first)
             deviations = self._tau * np.sqrt(left)
             columns = np.equal.outer(arms, own) * deviations[:, None]
             vectors = np.hstack([vectors * left[:, None], columns])
@@ -297,6 +385,17 @@ class DPDesign:
             each = self._tau * pulls / np.sqrt(factors)
             linear = np.vstack([linear, np.equal.outer(own, pulled) * each])
         return Knowledge(tuple(arms), vectors, information, known.fee, [(linear, precision)])
+
+    def _factors(self, first: Plan) -> FloatArray:
+        """Return f_i of the arms that the first phase pulls."""
+        _, precision = self._before(first[0]).seen(first)
+        return np.asarray(
+            1 / (1 + self._tau**2 * precision * np.linalg.norm(first[2], axis=1) ** 2)
+        )
+
+    def _left(self, arms: Sequence[int] | IntArray, first: Plan) -> FloatArray:
+        """Return f_i of some arms: which part of the variance of delta_i the first phase leaves."""
+        return np.asarray(1 + np.equal.outer(arms, first[0]) @ (self._factors(first) - 1))
 
     @cached_property
     def _tau(self) -> float:

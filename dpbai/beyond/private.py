@@ -300,7 +300,7 @@ class Game:
         """Return the best division in whole pulls that is near the positions found."""
         near = ascending(found.values)[: 2 * _CANDIDATES]
         near = near[found.values[near] <= found.values[near[0]] * _NEAR[-1]]
-        whole = [each for pulls in found.pulls[near] for each in _whole(pulls, self.total)]
+        whole = [each for pulls in found.pulls[near] for each in whole_pulls(pulls, self.total)]
         moved = [self._moved(each) for each in whole]
         return moved[first_smallest([value for _, value in moved])][0]
 
@@ -496,7 +496,7 @@ class Division:
         return max(0.0, float((square[:, None] + square - 2 * gram).max()))
 
 
-def _whole(pulls: FloatArray, total: int) -> list[IntArray]:
+def whole_pulls(pulls: FloatArray, total: int) -> list[IntArray]:
     """Round to whole pulls, at least one for each arm of any, by largest remainders.
 
     Where arms with equal remainders would have to share pulls unevenly, there are two answers:

@@ -10,7 +10,7 @@ numbers are the same at every call: the choice depends on features, budget and e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from dpbai._check import FloatArray, IntArray
 from dpbai._ties import ascending
+from dpbai.beyond.contrast import combinations
 from dpbai.beyond.private import information
 from dpbai.g_optimal import whitening
-from dpbai.ranking import ROUNDING
+from dpbai.ranking import ROUNDING, sorted_rows
 from dpbai.scaling import axes_of
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
@@ -34,26 +35,39 @@ _TRIED_WITH_MISFIT = {
     4: ((8, 16, 32), (2 / 5,)),
 }
 _OTHERS = ((12,), (1 / 2,))
+SHARES_ANYWHERE = (3 / 5, 7 / 10, 4 / 5)
 _SPREAD = 0.1  # standard deviation of linear means over the arms, if there is a misfit
 _LEVEL = 0.75  # of success in one phase, at which timetables are compared
 _WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
 _HALVINGS = 20
+_STEPS = 20  # of the search for the arms that tell two survivors apart
 
 
 @dataclass(frozen=True)
 class Timetable:
-    """Sizes of the active sets, K first and 1 last, and the pulls of each phase."""
+    """Sizes of the active sets, K first and 1 last, and the pulls of each phase.
+
+    With `anywhere`, the last of two phases may tell two survivors apart by pulls of any arms.
+    """
 
     sizes: tuple[int, ...]
     pulls: tuple[int, ...]
+    anywhere: bool = field(default=False, repr=False)
 
 
 def timetables(
-    arms: int, budget: int, least: int, phases: int | None, *, misfit: bool = False
+    arms: int,
+    budget: int,
+    least: int,
+    phases: int | None,
+    *,
+    misfit: bool = False,
+    anywhere: bool = False,
 ) -> Iterator[Timetable]:
     """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
 
-    The first phase needs at least `least` pulls; the others need one each.
+    The first phase needs at least `least` pulls; the others need one each. With `anywhere`, those
+    that may pull any arm come last.
     """
     candidates = _TRIED_WITH_MISFIT if misfit else _TRIED
     for number in (1, *candidates) if phases is None else (phases,):
@@ -66,9 +80,16 @@ def timetables(
                 for p in range(1, number):
                     sizes.insert(0, max(round(size ** (p / (number - 1))), sizes[0] + 1))
                 for share in shares:
-                    first = min(max(round(share * budget), least), budget - number + 1)
-                    rest = np.diff(np.linspace(first, budget, number).round().astype(int))
-                    yield Timetable((arms, *sizes), (first, *rest.tolist()))
+                    yield Timetable((arms, *sizes), _pulls(number, share, budget, least))
+    if anywhere and phases in (None, 2) and arms > 2 and budget > least:
+        for share in SHARES_ANYWHERE:
+            yield Timetable((arms, 2, 1), _pulls(2, share, budget, least), anywhere=True)
+
+
+def _pulls(phases: int, first_share: float, budget: int, least: int) -> tuple[int, ...]:
+    first = min(max(round(first_share * budget), least), budget - phases + 1)
+    rest = np.diff(np.linspace(first, budget, phases).round().astype(int))
+    return first, *rest.tolist()
 
 
 class Rehearsal:
@@ -141,17 +162,21 @@ class Rehearsal:
     def choice(self) -> Timetable:
         """Return the candidate that does best; fewer phases, if more add next to nothing.
 
+        One that pulls any arms must be as much better as one with two phases more.
+
         The two best of each number of phases, in a few runs, are compared in all.
         """
         few = sorted(self.candidates, key=lambda each: -self.success(each, _FEW_RUNS))
         numbers = sorted({len(each.pulls) for each in few})
+        near = [each for each in few if not each.anywhere]
         finalists = [
-            each for number in numbers for each in [t for t in few if len(t.pulls) == number][:2]
+            each for number in numbers for each in [t for t in near if len(t.pulls) == number][:2]
         ]
+        finalists += [each for each in few if each.anywhere][:2]
         best, success = finalists[0], -1.0
         for candidate in finalists:
             found = self.success(candidate)
-            more = len(candidate.pulls) - len(best.pulls)
+            more = 2 if candidate.anywhere else len(candidate.pulls) - len(best.pulls)
             if found > success + more * _WORTH / self.runs**0.5:
                 best, success = candidate, found
         return best
@@ -159,8 +184,13 @@ class Rehearsal:
     def success(self, timetable: Timetable, runs: int | None = None) -> float:
         """Return how often a timetable finds the best arm, in all runs or the first few."""
         first, *others = timetable.pulls
+        if timetable.anywhere:
+            return self._success_anywhere(timetable, runs)
         if first not in self.first:
-            estimates, covariance = self._estimates(first)
+            estimates, factor, own = self._estimates(first)
+            covariance = factor @ factor.T
+            if self.misfit:
+                covariance += np.diag(own)
             order = _largest(estimates, self.largest)
             best = (np.take_along_axis(each, order, axis=1).T for each in (estimates, self.means))
             self.first[first] = covariance, order.T, *best
@@ -190,12 +220,32 @@ class Rehearsal:
             covariance = np.take_along_axis(covariance, kept[None], axis=1)
         return self._share_right(active[0])
 
-    def _estimates(self, first: int) -> tuple[FloatArray, FloatArray]:
-        """Return what so many pulls estimate in each run, and the covariance of the errors."""
+    def _success_anywhere(self, timetable: Timetable, runs: int | None) -> float:
+        """Return how often the best arm is found if two survivors are told apart by any arms."""
+        first, later = timetable.pulls
+        estimates, factor, own = self._estimates(first)
+        estimates, means = estimates[:runs], self.means[:runs]
+        pairs = np.sort(_largest(estimates, 2), axis=1)
+        order, begins = sorted_rows(pairs)
+        which = np.empty(len(pairs), dtype=np.int64)
+        which[order] = np.cumsum(begins) - 1
+        variance = 1 / float(information(later, self.fee))
+        weights = combinations(factor, own, pairs[order[begins]], variance, _STEPS)[which]
+        noise = np.abs(weights).sum(axis=1) * np.sqrt(variance) * self.later[0, 0, : len(pairs)]
+        lead = (weights * (means - estimates)).sum(axis=1) + noise
+        one, other = np.take_along_axis(estimates, pairs, axis=1).T
+        found = np.where(one - other + lead > 0, pairs[:, 0], pairs[:, 1])
+        return self._share_right(found)
+
+    def _estimates(self, first: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return what so many pulls estimate in each run, and the covariance of the errors.
+
+        It is L L' + diag(t); returned are L and t.
+        """
         share = information(self.pulls * (first / self.budget), self.fee)
         if not self.misfit:
             arms = self.arms @ whitening(self.pulled, share)
-            return self.means + self.noise @ arms.T, arms @ arms.T
+            return self.means + self.noise @ arms.T, arms, np.zeros(len(arms))
         factors = 1 / (1 + self.misfit**2 * share)
         whiten = whitening(self.pulled, share * factors)
         seen = self.observed + self.errors / np.sqrt(share)
@@ -203,8 +253,8 @@ class Rehearsal:
         same = np.equal.outer(self.considered, self.places)
         left = 1 + same @ (factors - 1)
         arms = (self.arms @ whiten) * left[:, None]
-        covariance = arms @ arms.T + np.diag(self.misfit**2 * left)
-        return linear @ arms.T + (seen * (1 - factors)) @ same.T, covariance
+        estimates = linear @ arms.T + (seen * (1 - factors)) @ same.T
+        return estimates, arms, self.misfit**2 * left
 
     def _share_right(self, found: IntArray) -> float:
         """Return how often an answer is right, for those of the first few runs or of all."""
