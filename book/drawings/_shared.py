@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex
 from numpy.typing import ArrayLike
 
 from dpbai.field.figures.canvas import BLACK, BOUND, EXACT, GREY
@@ -22,6 +22,11 @@ def curve(look: dict[str, Any], *, bound: bool = False) -> dict[str, Any]:
 def ramp(count: int) -> list[str]:
     """Return colours from dark to light for an ordered parameter, all legible on white."""
     return [to_hex(color) for color in mpl.colormaps["viridis"](np.linspace(0, 0.55, count))]
+
+
+def between(low: str, high: str) -> Colormap:
+    """Return colours from one, over white, to another: which of two has more."""
+    return LinearSegmentedColormap.from_list("between", [low, "white", high])
 
 
 def mark(axes: Axes, text: str, where: float) -> None:

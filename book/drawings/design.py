@@ -8,8 +8,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbai.field.figures.canvas import BLACK, GREY, ORANGE, POLICIES, SERIES, WIDTH, Picture, canvas
-from drawings._shared import curve, rates
+from dpbai.field.figures.canvas import (
+    BLACK,
+    GREY,
+    ORANGE,
+    POLICIES,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
+from drawings._shared import between, ramp, rates
 
 
 def divided_pulls(
@@ -39,29 +49,24 @@ def divided_pulls(
     return figure
 
 
-def success_bars(table: pd.DataFrame, xlabel: str) -> Picture:
-    """Draw success rates of policies side by side, with their intervals.
+def success_along(table: pd.DataFrame, xlabel: str) -> Picture:
+    """Draw success rates of policies as lines, with their intervals.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Columns policy, group, success_rate, low and high; a cluster of bars for each group.
+        Columns policy, group, success_rate, low and high; groups are numbers.
     xlabel : str
         What the groups are.
     """
-    groups, names = table["group"].unique(), table["policy"].unique()
-    width = 0.8 / len(names)
     with canvas(size=(WIDTH, 3.4)) as (figure, axes):
-        for number, name in enumerate(names):
-            rows = table[table["policy"] == name]
-            place = np.arange(len(groups)) + (number - (len(names) - 1) / 2) * width
-            height = rows["success_rate"]
+        for name, rows in table.groupby("policy", sort=False):
             look = POLICIES.get(str(name), SERIES[-1])
-            axes.bar(place, height, width, color=look["color"], label=name, edgecolor="white")
-            rates(axes, place, rows, {"color": BLACK})
-        axes.set_xticks(range(len(groups)), [str(group) for group in groups])
-        axes.set(xlabel=xlabel, ylabel="success rate (0 to 1)", ylim=(0, 1.02))
-        figure.legend(loc="outside upper center", ncols=len(names))
+            axes.plot(rows["group"], rows["success_rate"], label=name, **look)
+            rates(axes, rows["group"], rows, look)
+        axes.set_xticks(table["group"].unique())
+        axes.set(xlabel=xlabel, ylabel="success rate (0 to 1)", ylim=(0, 1.04))
+        name_lines(axes)
     return figure
 
 
@@ -81,15 +86,19 @@ def information(
     """
     pulls = np.asarray(pulls)
     with canvas() as (figure, axes):
-        for (name, values), look in zip(curves.items(), SERIES, strict=False):
-            axes.plot(pulls, values, label=name, **curve(look))
-        for fee, look in zip(fees, SERIES[1:], strict=False):
+        colors = ramp(len(curves))
+        for (name, values), color in zip(curves.items(), colors, strict=True):
+            axes.plot(pulls, values, label=name, color=color)
+        for fee, color in zip(fees, colors[1:], strict=True):
             line = 4 * (pulls - fee)
-            axes.plot(pulls[line >= 0], line[line >= 0], ":", color=look["color"], linewidth=1)
-            axes.plot(fee, 0, "|", color=look["color"], markersize=12, clip_on=False)
+            axes.plot(pulls[line >= 0], line[line >= 0], ":", color=color, linewidth=1)
+            if fee < pulls.max():
+                axes.plot(fee, 0, "|", color=color, markersize=12, clip_on=False)
+                place = {"xytext": (3, 4), "textcoords": "offset points", "fontsize": 8.5}
+                axes.annotate(f"fee {fee:.0f}", (fee, 0), color=color, **place)
         axes.set(xlabel="pulls $n$ of an arm", ylabel="information $w(n)$")
         axes.set(xlim=(0, pulls.max()), ylim=(0, None))
-        axes.legend(loc="upper left")
+        name_lines(axes)
     return figure
 
 
@@ -103,9 +112,11 @@ def leads(table: pd.DataFrame, title: str) -> Picture:
     title : str
     """
     with canvas(size=(5.2, 0.7 + 0.45 * len(table))) as (figure, axes):
-        axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        most = 0.05 * np.ceil(np.abs(table.to_numpy()).max() / 0.05)
+        colors = between(POLICIES["DP-BAI"]["color"], POLICIES["DP-Design"]["color"])
+        axes.imshow(table, cmap=colors, vmin=-most, vmax=most, aspect="auto")
         for (row, column), value in np.ndenumerate(table.to_numpy()):
-            dark = abs(value) > 0.6
+            dark = abs(value) > 0.6 * most
             axes.text(
                 column, row, f"{value:+.2f}", ha="center", va="center",
                 color="white" if dark else BLACK, fontsize=9,

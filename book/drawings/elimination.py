@@ -19,8 +19,10 @@ from dpbai.field.figures.canvas import (
     WIDTH,
     Picture,
     canvas,
+    name_lines,
 )
 from dpbai.max_det import MaxDet
+from drawings._shared import curve
 
 
 def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]) -> Picture:
@@ -49,7 +51,8 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
     array = np.asarray(vectors, dtype=float)
     if array.shape[1:] != (2,) or found.coordinates.shape != array.shape:
         raise ValueError(f"vectors must be K x 2 with a pair found, got shape {array.shape}")
-    with canvas(1, 2, size=(WIDTH, 3.2)) as (figure, (left, right)):
+    shares = {"gridspec_kw": {"width_ratios": (1.25, 1)}}
+    with canvas(1, 2, size=(WIDTH, 3.1), **shares) as (figure, (left, right)):
         box = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
         # The arm that points more to the right does so in both panels.
         first, second = np.abs(array[found.indices])
@@ -65,7 +68,12 @@ def arms_in_the_plane(vectors: ArrayLike, found: MaxDet, *, names: Sequence[str]
             for point, name in zip(pair, names, strict=True):
                 panel.annotate("", point, (0, 0), arrowprops={"arrowstyle": "->", "color": ORANGE})
                 panel.annotate(name, point, (6, 6), textcoords="offset points", color=BLACK)
-            panel.margins(0.15)
+            panel.margins(0.1)
+        # What points up, or to the right, does so in both panels.
+        if array[found.indices][order[0], 0] < 0:
+            right.invert_xaxis()
+        if array[found.indices][order[1], 1] < 0:
+            right.invert_yaxis()
         left.set(xlabel="first feature", ylabel="second feature", title="as given")
         if np.ptp(array, axis=0).max() < 4 * np.ptp(array, axis=0).min():
             left.set_aspect("equal")
@@ -99,13 +107,25 @@ def design_errors(positions: ArrayLike, errors: Mapping[str, ArrayLike]) -> Pict
     with canvas(1, 2, size=(WIDTH, 3.0), sharey=True) as (figure, (left, right)):
         for (name, values), look in zip(errors.items(), SERIES[1::-1], strict=True):
             for panel, column in zip((left, right), np.transpose(values), strict=True):
-                panel.plot(positions, column, label=name, markevery=4, **look)
+                panel.plot(positions, column, label=name, **curve(look))
+        place, low, high = _jump(positions, np.transpose(next(iter(errors.values())))[1])
+        arrow = {"arrowstyle": "->", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
+        right.annotate("", (place - 0.02, high), (place - 0.02, low), arrowprops=arrow)
+        rise = f"+{100 * (high / low - 1):.0f} %"
+        right.text(place - 0.03, (low + high) / 2, rise, ha="right", va="center")
         left.set(title=r"sampling error ($\sigma/\sqrt{T}$)", ylim=(0, 4.2))
         right.set(title=r"privacy noise ($1/(\varepsilon T)$)")
         for panel in (left, right):
             panel.set_xlabel("third arm $(t, t)$")
-        left.legend(loc="lower left")
+        name_lines(left, right)
     return figure
+
+
+def _jump(x: ArrayLike, values: ArrayLike) -> tuple[float, float, float]:
+    """Return where a curve rises most at once, and its values before and after."""
+    column = np.asarray(values, dtype=float)
+    after = int(np.diff(column).argmax()) + 1
+    return float(np.asarray(x)[after]), float(column[after - 1]), float(column[after])
 
 
 def sizes(schedules: Mapping[str, Schedule]) -> Picture:
@@ -134,7 +154,8 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
             ylabel="active arms $s_p$ (log)",
             xticks=range(1, longest + 1),
         )
-        axes.legend()
+        axes.minorticks_off()
+        name_lines(axes)
     return figure
 
 

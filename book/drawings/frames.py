@@ -40,6 +40,11 @@ _ON_INPUT = (
     "this.setAttribute('aria-valuetext',told)"
 )
 
+_ON_SECOND = (
+    "const box=this.closest('.explorer');box.dataset.run=this.value;"
+    "box.querySelector('label>:is(input,select)').dispatchEvent(new Event('input'))"
+)
+
 _ON_CLICK = (
     "const box=this.closest('.explorer');"
     "box.dataset.run=(+box.dataset.run+1)%box.dataset.runs;"
@@ -78,6 +83,7 @@ def explorer(
     control: Literal["slider", "dropdown"] = "slider",
     start: int = 0,
     runs: int = 1,
+    second: tuple[str, Mapping[str, object]] | None = None,
 ) -> Explorer:
     """Draw a frame for each option, and tie them to a control.
 
@@ -96,6 +102,9 @@ def explorer(
         Position of the option that is shown first.
     runs : int, default 1
         How many frames each option has, numbered from 0, which a button shows in turn.
+    second : (str, mapping of str to object), optional
+        Label and options of a dropdown beside the control, in place of the runs: there is a frame
+        for each pair of options, `draw(option, other)`.
 
     Returns
     -------
@@ -116,10 +125,13 @@ def explorer(
         raise ValueError(f"start must be a position of 0..{len(options) - 1}, got {start}")
     if runs < 1:
         raise ValueError(f"runs must be at least 1, got {runs}")
-    numbers = [(run,) if runs > 1 else () for run in range(runs)]
+    numbers: list[tuple[object, ...]] = [(run,) if runs > 1 else () for run in range(runs)]
+    if second:
+        numbers = [(option,) for option in second[1].values()]
     drawn = [draw(option, *number) for option in options.values() for number in numbers]
     if runs == 1:  # what chance draws differs in all, and has the axes that it needs
-        _steady([picture for picture, *_ in drawn])
+        _steady([picture for picture, *_ in drawn], back=len(numbers))
+    runs = len(numbers)
     names = [name for name in options for _ in numbers]
     told = [html.escape(f"{name}: {each[2]}") for name, each in zip(names, drawn, strict=True)]
     first = start * runs
@@ -129,13 +141,18 @@ def explorer(
     ]
     name = html.escape(re.sub(r"\\(?:[()]|var)?", "", label))  # as it is read aloud
     again = f' <button type="button" onclick="{_ON_CLICK}">Another run</button>' * (runs > 1)
+    if second:
+        again = f"\n{_labelled(second[0], _dropdown(list(second[1]), 0, second[0], _ON_SECOND))}"
     markup = (
         f'<div class="explorer" data-runs="{runs}" data-run="0">'
-        f'<label><span class="mathjax_process">{html.escape(label)}</span> '
-        f"{_CONTROLS[control](told[::runs], start, name)}</label>{again} "
+        f"{_labelled(label, _CONTROLS[control](told[::runs], start, name))}{again} "
         f"<output>{told[first]}</output>\n" + "\n".join(frames) + "\n</div>"
     )
     return Explorer(label, len(frames), markup)
+
+
+def _labelled(label: str, control: str) -> str:
+    return f'<label><span class="mathjax_process">{html.escape(label)}</span> {control}</label>'
 
 
 def _slider(told: Sequence[str], start: int, name: str) -> str:
@@ -147,23 +164,23 @@ def _slider(told: Sequence[str], start: int, name: str) -> str:
     )
 
 
-def _dropdown(told: Sequence[str], start: int, name: str) -> str:
+def _dropdown(told: Sequence[str], start: int, name: str, script: str = _ON_INPUT) -> str:
     """Return a dropdown of what there is to tell."""
     options = "".join(
         f'<option value="{number}"{" selected" if number == start else ""}>{text}</option>'
         for number, text in enumerate(told)
     )
-    return f'<select aria-label="{name}" oninput="{_ON_INPUT}">{options}</select>'
+    return f'<select aria-label="{name}" oninput="{script}">{options}</select>'
 
 
 _CONTROLS = {"slider": _slider, "dropdown": _dropdown}
 
 
-def _steady(pictures: Sequence[Picture]) -> None:
+def _steady(pictures: Sequence[Picture], *, back: int) -> None:
     """Give pictures of the same axes the same limits and places, so that only what changes moves.
 
-    Behind its own lines and points, each shows those of the picture before, pale. Pictures whose
-    axes differ in number or scale are left alone.
+    Behind its own lines and points, each shows those of the picture `back` places before, pale.
+    Pictures whose axes differ in number or scale are left alone.
     """
     kinds = {tuple((ax.get_xscale(), ax.get_yscale()) for ax in each.axes) for each in pictures}
     if len(kinds) > 1:
@@ -177,7 +194,7 @@ def _steady(pictures: Sequence[Picture]) -> None:
             axes.set_xlim(_widest(limits[:, :2]))
             axes.set_ylim(_widest(limits[:, 2:]))
             axes.set_position(Bbox.from_extents(*inside))
-            for x, y, look in lines[number - 1] if number else ():
+            for x, y, look in lines[number - back] if number >= back else ():
                 axes.plot(x, y, color=GHOST, alpha=0.7, zorder=0.6, label="_ghost", **look)
 
 

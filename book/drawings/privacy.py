@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,26 @@ from dpbai.field.figures.canvas import (
     GREY,
     ORANGE,
     POLICIES,
+    PURPLE,
     SERIES,
     WIDTH,
     Picture,
     canvas,
     name_lines,
 )
-from drawings._shared import broken_above, curve
+from drawings._shared import between, broken_above, curve, ramp
+
+_MISTAKES = tuple(
+    {"color": color, "marker": marker, "linestyle": "--"}
+    for color, marker in (
+        (ORANGE, "s"),
+        (BLACK, "^"),
+        (PURPLE, "v"),
+        ("#8C510A", "X"),
+        ("#6A3D9A", "P"),
+    )
+)
+"""How engines with a mistake look: none as a policy without one."""
 
 
 def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
@@ -38,18 +51,24 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
     -------
     Picture
     """
-    with canvas(1, len(panels), size=(WIDTH, 3.9), sharey=True) as (figure, axes):
+    with canvas(1, len(panels), size=(WIDTH, 3.6), sharey=True) as (figure, axes):
+        names = dict.fromkeys(str(name) for table in panels.values() for name in table)
+        mistakes = iter(_MISTAKES)
+        looks = {
+            name: POLICIES.get(name.removesuffix(" as printed")) or next(mistakes) for name in names
+        }
         for panel, (title, table) in zip(axes, panels.items(), strict=True):
             broken_above(panel, promised, 2 * promised)
-            for name, look in zip(table.columns, SERIES, strict=False):
+            for name in table.columns:
                 column = table[name].dropna()
-                panel.plot(column.index, column, label=name, **look)
+                panel.plot(column.index, column, label=name, **looks[str(name)])
             panel.set(title=title, ylim=(0.4 * promised, 2 * promised), xlabel="pulls $n$ (log)")
             panel.set_xscale("log")
             panel.set_xticks(table.index, [str(n) for n in table.index])
             panel.minorticks_off()
-            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
+            panel.margins(x=0.12)
         axes[0].set_ylabel("exact privacy loss of the output")
+        name_lines(*axes)
     return figure
 
 
@@ -102,6 +121,8 @@ def lead_losses(
 def paired_laws(laws: Mapping[str, tuple[float, float]], *, epsilon: float) -> Picture:
     """Draw the chance of each output on two neighbouring tables, with the factor between them.
 
+    A thin bar shows which chances on the second table the first allows.
+
     Parameters
     ----------
     laws : mapping of str to (float, float)
@@ -113,22 +134,26 @@ def paired_laws(laws: Mapping[str, tuple[float, float]], *, epsilon: float) -> P
         for row, pair in enumerate(laws.values()):
             for chance, shift, colour in zip(pair, (-0.19, 0.19), (BLUE, ORANGE), strict=True):
                 axes.barh(row + shift, chance, 0.34, color=colour)
-                axes.text(chance + 0.01, row + shift, f"{chance:.3f}", va="center", fontsize=9)
-            axes.text(max(pair) + 0.11, row, f"factor {max(pair) / min(pair):.3f}", va="center")
+                look = {"va": "center", "fontsize": 9, "color": "white", "weight": "bold"}
+                axes.text(0.015, row + shift, f"{chance:.3f}", **look)
+            reach = [pair[0] * np.exp(-epsilon), min(1, pair[0] * np.exp(epsilon))]
+            axes.plot(reach, [row + 0.31] * 2, color=BLACK, marker="|", markersize=7)
+            axes.text(1.05, row, f"factor {max(pair) / min(pair):.3f}", va="center")
         axes.barh([0, 0], [0, 0], color=[BLUE, ORANGE])
         axes.set(
             yticks=range(len(laws)),
             yticklabels=list(laws),
-            xlim=(0, 1.15),
+            xlim=(0, 1.42),
+            xticks=np.arange(0, 1.1, 0.2),
             xlabel=rf"probability; allowed factor $e^\varepsilon$ = {np.exp(epsilon):.3f}",
         )
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         figure.legend(
-            axes.patches[:2],
-            ["on one table", "on its neighbour"],
+            [*axes.patches[:2], axes.lines[0]],
+            ["on one table", "on its neighbour", "allowed there"],
             loc="outside upper center",
-            ncols=2,
+            ncols=3,
         )
     return figure
 
@@ -154,8 +179,8 @@ def laplace_pair(scale: float, *, shift: float) -> Picture:
         ends = [np.exp(-abs(at - centre) / scale) / (2 * scale) for centre in (0, shift)]
         arrow = {"arrowstyle": "<->", "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", (at, ends[0]), (at, ends[1]), arrowprops=arrow)
-        loss = rf"  $\varepsilon = {shift / scale:.3g}$"
-        axes.text(at, np.sqrt(np.prod(ends)), loss, va="center")
+        loss = rf"$\varepsilon = {shift / scale:.3g}$  "
+        axes.text(at, np.sqrt(np.prod(ends)), loss, va="center", ha="right")
         axes.set(yscale="log", xlabel="released mean", ylabel="density (log)")
         name_lines(axes)
     return figure
@@ -182,9 +207,9 @@ def true_delta(
     """
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         broken_above(axes, 1, 1e4)
-        for (name, values), look in zip(ratios.items(), SERIES, strict=False):
-            axes.plot(epsilons, values, label=name, **curve(look))
-            axes.plot(crossings[name], 1, marker=look["marker"], color=look["color"])
+        for (name, values), color in zip(ratios.items(), ramp(len(ratios)), strict=True):
+            axes.plot(epsilons, values, label=name, color=color)
+            axes.plot(crossings[name], 1, marker="o", color=color)
         axes.set(
             xscale="log",
             yscale="log",
@@ -211,14 +236,15 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
     Returns
     -------
     Picture
-        A panel for each epsilon. DP-BAI-Gauss has the smaller error where the colour is blue.
+        A panel for each epsilon. The smaller error is that of the policy whose colour there is.
     """
     with canvas(1, len(ratios), size=(WIDTH, 4.0), sharey=True) as (figure, axes):
         for panel, (epsilon, table) in zip(axes, ratios.items(), strict=True):
             # One tile for each computed pair: only the line of equal errors is interpolated.
             grid = table.columns, table.index, np.clip(table, -2, 2)
             tiles = {"shading": "nearest", "edgecolors": "white", "linewidth": 0.3}
-            shades = panel.pcolormesh(*grid, cmap="RdBu", vmin=-2, vmax=2, **tiles)
+            colors = between(POLICIES["DP-BAI"]["color"], POLICIES["DP-BAI-Gauss"]["color"])
+            shades = panel.pcolormesh(*grid, cmap=colors, vmin=-2, vmax=2, **tiles)
             line = panel.contour(*grid, levels=[0], colors=BLACK, linewidths=2)
             dashed = panel.plot(crossovers[epsilon], table.index, "--", color=BLACK)
             for corner, side, name in (
@@ -239,6 +265,7 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
                 yscale="log",
                 title=rf"$\varepsilon = {epsilon:g}$",
                 xlabel="budget $T$ (pulls, log)",
+                xlim=(min(table.columns), max(table.columns)),
             )
         axes[0].set_ylabel(r"privacy parameter $\delta$ (log)")
         figure.colorbar(
@@ -291,4 +318,36 @@ def rival_errors(
         axes[0].set_ylabel("exact error probability (log)")
         name_lines(*axes)
         figure.legend([shade], ["the paper's table ticks DP-BAI-Gauss"], loc="outside upper center")
+    return figure
+
+
+def guesses(epsilons: ArrayLike, before: Sequence[float], *, marked: Sequence[float]) -> Picture:
+    """Draw how sure a guess about one reward can become, for guesses of some certainty before.
+
+    Parameters
+    ----------
+    epsilons : array_like of shape (n,)
+        Privacy parameters.
+    before : sequence of float
+        Probabilities of the guess before the output is seen.
+    marked : sequence of float
+        Values of epsilon to mark, for the first guess.
+    """
+    x = np.asarray(epsilons, dtype=float)
+    with canvas(size=(WIDTH, 3.0)) as (figure, axes):
+        for sure, color in zip(before, ramp(len(before)), strict=True):
+            after = sure * np.exp(x) / (1 + sure * np.expm1(x))
+            axes.plot(x, after, color=color, label=f"{sure:.0%} sure before")
+        first = before[0]
+        for epsilon in marked:
+            height = first * np.exp(epsilon) / (1 + first * np.expm1(epsilon))
+            axes.plot(epsilon, height, "o", color=BLACK)
+            place = {"xytext": (6, -12), "textcoords": "offset points", "fontsize": 9}
+            axes.annotate(f"{height:.0%} at {epsilon:g}", (epsilon, height), **place)
+        axes.set(xscale="log", xlabel=r"privacy parameter $\varepsilon$ (log)", ylim=(0, 1.02))
+        axes.set_ylabel("sure after, at most")
+        ticks = [0.01, 0.1, 1, 10]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        name_lines(axes)
     return figure

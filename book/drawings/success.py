@@ -8,11 +8,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbai.field.figures.canvas import (
-    BLACK,
     BLUE,
+    GREEN,
     GREY,
-    ORANGE,
     POLICIES,
+    PURPLE,
     SERIES,
     WIDTH,
     Picture,
@@ -84,17 +84,20 @@ def by_dimension(table: pd.DataFrame) -> Picture:
         Columns dimension, budget, scaled (T' over M times H), success_rate, low and high.
     """
     with canvas(1, 2, size=(WIDTH, 3.4), sharey=True) as (figure, axes):
-        for (dimension, part), look in zip(table.groupby("dimension"), SERIES, strict=True):
+        parts = list(table.groupby("dimension"))
+        for (dimension, part), color in zip(parts, ramp(len(parts)), strict=True):
             for panel, column in zip(axes, ("budget", "scaled"), strict=True):
                 panel.fill_between(
                     part[column],
                     part["low"],
                     part["high"],
-                    color=look["color"],
+                    color=color,
                     alpha=0.2,
                     linewidth=0,
                 )
-                panel.plot(part[column], part["success_rate"], label=f"$d = {dimension}$", **look)
+                panel.plot(
+                    part[column], part["success_rate"], color=color, label=f"$d = {dimension}$"
+                )
         axes[0].set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.02))
         axes[0].set_ylabel("success rate (0 to 1)")
         axes[1].set(xscale="log", xlabel="$T' / (M H)$ (log)")
@@ -159,7 +162,7 @@ def misfits(
         for name in table:
             left.plot(table.index, table[name], label=name, **POLICIES[str(name)])
         for name, color, marker, style in zip(
-            alarms, (BLACK, ORANGE), "xP", ("-", "--"), strict=True
+            alarms, (GREEN, PURPLE), "xP", ("-", "--"), strict=True
         ):
             right.plot(
                 alarms.index, alarms[name], color=color, marker=marker, linestyle=style, label=name

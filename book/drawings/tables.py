@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from dpbai.field.figures.canvas import BLACK, ORANGE, WIDTH, Picture, canvas
+from dpbai.field.figures.canvas import BLACK, BLUE, ORANGE, WIDTH, Picture, canvas
 
 
 def neighbouring_tables(table: ArrayLike, other: ArrayLike, *, read: ArrayLike) -> Picture:
@@ -55,3 +57,43 @@ def _table(panel: Axes, values: np.ndarray, changed: np.ndarray, read: np.ndarra
     panel.set_yticks(range(arms), [f"arm {arm}" for arm in range(arms)])
     panel.set_xlabel("pull of the arm")
     panel.grid(visible=False)
+
+
+def paths_of_reads(path: Sequence[int], arms: int) -> Picture:
+    """Draw in which order a run reads the entries of a table, by pulls and by time.
+
+    Parameters
+    ----------
+    path : sequence of int
+        The arms pulled, counted from 1.
+    arms : int
+        K.
+
+    Returns
+    -------
+    Picture
+        Left, the n-th pull of an arm reads its n-th entry; right, the pull at time t column t.
+    """
+    pulls = [path[: time + 1].count(arm) for time, arm in enumerate(path)]
+    times = range(1, len(path) + 1)
+    with canvas(1, 2, size=(WIDTH, 1.0 + 0.42 * arms), sharey=True) as (figure, panels):
+        for panel, read, title, name in zip(
+            panels,
+            (pulls, list(times)),
+            (r"$\pi$: indexed by pulls", r"$D(\pi)$: indexed by time"),
+            ("pull of the arm", "time"),
+            strict=True,
+        ):
+            panel.imshow(np.full((arms, len(path)), 0.12), cmap="Greys", vmin=0, vmax=1)
+            places = np.array(
+                [[column - 1, arm - 1] for column, arm in zip(read, path, strict=True)]
+            )
+            panel.plot(*places.T, color=BLUE, linewidth=1.5, zorder=2)
+            panel.plot(*places.T, "o", color=BLUE, markersize=15, zorder=3)
+            for time, (x, y) in zip(times, places, strict=True):
+                panel.text(x, y, f"{time}", color="white", ha="center", va="center", zorder=4)
+            panel.set_xticks(range(len(path)), [str(column) for column in times])
+            panel.set_yticks(range(arms), [f"arm {arm + 1}" for arm in range(arms)])
+            panel.set(title=title, xlabel=name)
+            panel.grid(visible=False)
+    return figure

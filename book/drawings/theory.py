@@ -9,7 +9,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from dpbai.field.figures.canvas import BLUE, EXACT, GREY, SERIES, WIDTH, Picture, canvas, name_lines
+from dpbai.field.figures.canvas import (
+    BLACK,
+    BLUE,
+    EXACT,
+    GREY,
+    SERIES,
+    WIDTH,
+    Picture,
+    canvas,
+    name_lines,
+)
 from dpbai.hardness import Hardness
 from drawings._shared import curve, mark
 
@@ -79,10 +89,9 @@ def exponents(
     with canvas(size=(WIDTH, 3.6)) as (figure, axes):
         axes.axvline(kink, color=GREY, linewidth=1)
         for (name, values), look in zip(lines.items(), SERIES, strict=False):
-            bound = "bound" in name or "theorem" in name.lower()
-            axes.plot(epsilons, values, label=name, **curve(look, bound=bound))
+            axes.plot(epsilons, values, label=name, **curve(look, bound="true" not in name))
         name, at, measured = points
-        axes.plot(at, measured, "o", color=BLUE, markersize=6, label=name)
+        axes.plot(at, measured, "o", color=BLUE, markersize=6, markerfacecolor="white", label=name)
         axes.set(
             xscale="log",
             yscale="log",
@@ -104,13 +113,15 @@ def bound_losses(table: pd.DataFrame) -> Picture:
     Returns
     -------
     Picture
-        A panel for each case. Each bar begins where the one above ends, on a logarithmic axis.
+        A panel for each case. Each bar begins where the one above ends, on a logarithmic axis; the
+        last is the whole loss.
     """
     steps = np.arange(len(table))
+    whole = len(table)
     with canvas(
         1,
         len(table.columns),
-        size=(WIDTH, 1.1 + 0.34 * len(table)),
+        size=(WIDTH, 1.4 + 0.34 * len(table)),
         sharey=True,
         sharex=True,
         squeeze=False,
@@ -119,7 +130,9 @@ def bound_losses(table: pd.DataFrame) -> Picture:
             ends = np.cumprod(factors.to_numpy(dtype=float))
             starts = np.append(1.0, ends[:-1])
             panel.barh(steps, ends - starts, 0.6, left=starts, color=BLUE)
-            panel.vlines(ends[:-1], steps[:-1], steps[1:], color=GREY, linewidth=0.8)
+            panel.vlines(ends, steps, steps + 1, color=GREY, linewidth=0.8)
+            panel.barh(whole, ends[-1] - 1, 0.6, left=1, color=BLACK)
+            panel.text(1.15, whole, f"{ends[-1]:.0f}", color="white", va="center", weight="bold")
             for place, factor, end in zip(steps, factors, ends, strict=True):
                 panel.annotate(
                     f"× {factor:.2f}",
@@ -131,9 +144,9 @@ def bound_losses(table: pd.DataFrame) -> Picture:
                 )
             panel.set(
                 xscale="log",
-                title=f"{name}: {ends[-1]:.0f} in all",
-                yticks=steps,
-                yticklabels=table.index,
+                title=name,
+                yticks=range(whole + 1),
+                yticklabels=[*table.index, "in all"],
             )
             panel.minorticks_off()
             panel.grid(visible=False, axis="y")
@@ -205,7 +218,7 @@ def between_bounds(table: pd.DataFrame, *, titles: Sequence[str], floor: float) 
             panel.set(
                 title=title, xscale="log", yscale="log", ylim=(floor, 2), xlabel="budget $T$ (log)"
             )
-            name_lines(panel)
+        name_lines(*axes)
         axes[0].set_ylabel("error probability (log)")
     return figure
 

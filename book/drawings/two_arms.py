@@ -105,7 +105,7 @@ def decay(
     x: ArrayLike,
     lines: Mapping[tuple[str, str], ArrayLike],
     *,
-    points: tuple[str, ArrayLike, ArrayLike],
+    points: tuple[ArrayLike, ArrayLike],
     xlabel: str,
     ylabel: str,
     marked: tuple[str, float],
@@ -117,9 +117,9 @@ def decay(
     x : array_like of shape (n,)
         Positive.
     lines : mapping of (str, str) to array_like of shape (n,)
-        For a policy and what is told of it (a "bound" is dashed), its values.
-    points : (str, array_like, array_like)
-        What to call the points, where they lie, and their values.
+        For a policy and what the line shows of it (a "bound" is dashed), its values.
+    points : (array_like, array_like)
+        Where the points lie, and their values.
     xlabel, ylabel : str
         Names of the axes.
     marked : (str, float)
@@ -129,8 +129,7 @@ def decay(
         for (policy, what), values in lines.items():
             look = curve(POLICIES[policy], bound=what == "bound")
             axes.plot(x, values, label=f"{policy}, {what}", **look)
-        name, where, values = points
-        axes.plot(where, values, "o", color=BLACK, markerfacecolor="white", label=name)
+        axes.plot(*points, "o", color=BLACK, markerfacecolor="white")
         mark(axes, *marked)
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
         name_lines(axes)
@@ -138,34 +137,31 @@ def decay(
 
 
 def losses_by_angle(
-    degrees: ArrayLike, curves: Mapping[str, ArrayLike], audited: Mapping[str, ArrayLike]
+    degrees: ArrayLike,
+    curves: Mapping[str, ArrayLike],
+    audited: Mapping[str, tuple[ArrayLike, ArrayLike]],
 ) -> Picture:
     """Draw the privacy loss in units of epsilon against the angle by which features are turned.
 
     Parameters
     ----------
     degrees : array_like of shape (n,)
-        Angles.
-    curves, audited : mapping of str to array_like of shape (n,)
-        By the same names, what the plan implies, and what an exact audit finds.
+        Angles of the curves.
+    curves : mapping of str to array_like of shape (n,)
+        By name, the loss that the plan implies.
+    audited : mapping of str to (array_like, array_like)
+        By the same names, angles, and the losses that an exact audit finds there.
     """
-    with canvas(size=(WIDTH, 3.4)) as (figure, axes):
+    with canvas(size=(WIDTH, 3.2)) as (figure, axes):
         axes.axhline(1, color=GREY, linewidth=1)
-        looks = (SERIES[1], SERIES[0])
-        for (name, values), look in zip(curves.items(), looks, strict=True):
-            axes.plot(degrees, values, label=f"{name}, from the plan", **curve(look))
-            axes.plot(
-                degrees,
-                audited[name],
-                look["marker"],
-                color=look["color"],
-                markerfacecolor="white",
-                label=f"{name}, exact audit",
-            )
+        for (name, values), look in zip(curves.items(), (SERIES[1], SERIES[3]), strict=True):
+            axes.plot(degrees, values, label=name, **curve(look))
+            points = {"color": look["color"], "markerfacecolor": "white"}
+            axes.plot(*audited[name], look["marker"], **points)
         axes.set(
             xlabel="angle by which the features are turned (degrees)",
             ylabel=r"privacy loss (in units of $\varepsilon$)",
-            ylim=(0.6, 1.55),
+            ylim=(0.8, 1.5),
         )
-        figure.legend(loc="outside upper center", ncols=2)
+        name_lines(axes)
     return figure

@@ -201,3 +201,56 @@ def test_an_ellipse_is_two_deviations_wide_to_each_side_along_the_axes_of_its_co
     assert ellipse.get_angle() % 180 == pytest.approx(45)
     assert (ellipse.width, ellipse.height) == pytest.approx((4 * 0.016**0.5, 4 * 0.004**0.5))
     assert "DP-BAI\n25.0% outside" in {text.get_text() for text in axes.texts}
+
+
+def test_an_explorer_with_a_second_control_has_a_frame_for_each_pair_of_options() -> None:
+    shown = drawings.explorer(
+        "arms",
+        {"ten": 10, "fifty": 50},
+        drawn_by,
+        start=1,
+        second=("dimension", {"2": 2, "4": 4, "8": 8}),
+    )
+    page = BeautifulSoup(shown._repr_html_(), "html.parser")
+    frames = page.select(".explorer[data-runs='3'][data-run='0'] img")
+    pairs = [(arms, d) for arms in (10, 50) for d in (2, 4, 8)]
+    assert [frame["alt"] for frame in frames] == [drawn_by(*pair)[1] for pair in pairs]
+    assert [frame["alt"] for frame in frames if not frame.has_attr("hidden")] == [
+        drawn_by(50, 2)[1]
+    ]
+    assert [option.text for option in page.select("label select option")] == ["2", "4", "8"]
+
+
+def test_timelines_have_a_square_for_each_pull_and_one_for_the_answer() -> None:
+    rows = {"policy": (1, 0, 1, 0), "stopped": (1, 0, 2, 2)}
+    (axes,) = drawings.timelines(rows, stopped=2, cut="here").axes
+    assert len(axes.patches) == 8
+    (line,) = axes.get_lines()
+    right = max(patch.get_x() + patch.get_width() for patch in axes.patches if patch.get_x() < 2)
+    left = min(patch.get_x() for patch in axes.patches if patch.get_x() >= 2)
+    assert right < line.get_xdata()[0] < left
+    assert [text.get_text() for text in axes.texts].count("here") == 1
+
+
+def test_reads_are_in_the_columns_of_their_pulls_and_of_their_times() -> None:
+    path = [1, 2, 1, 1, 2]
+    by_pulls, by_time = drawings.paths_of_reads(path, 2).axes
+    for axes, columns in ((by_pulls, [1, 1, 2, 3, 2]), (by_time, [1, 2, 3, 4, 5])):
+        line = axes.get_lines()[0]
+        assert [x + 1 for x in line.get_xdata()] == columns
+        assert [y + 1 for y in line.get_ydata()] == path
+
+
+def test_a_guess_grows_in_odds_by_e_to_the_epsilon() -> None:
+    epsilons = np.array([0.1, 1.0])
+    (axes,) = drawings.guesses(epsilons, (0.5, 0.1), marked=(1,)).axes
+    for sure, line in zip((0.5, 0.1), axes.get_lines(), strict=False):
+        after = line.get_ydata()
+        np.testing.assert_allclose(after / (1 - after), np.exp(epsilons) * sure / (1 - sure))
+
+
+def test_the_last_bar_of_a_waterfall_is_the_product_of_the_others() -> None:
+    table = pd.DataFrame({"case": {"one": 4.0, "two": 2.5}})
+    (axes,) = drawings.bound_losses(table).axes
+    ends = [patch.get_x() + patch.get_width() for patch in axes.patches]
+    assert ends == pytest.approx([4, 10, 10])

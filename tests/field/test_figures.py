@@ -140,21 +140,32 @@ def test_along_epsilon_a_policy_without_one_is_a_level_line(table: pd.DataFrame)
         assert set(line.get_ydata()) == set(rows["success_rate"])
 
 
-def test_each_line_is_named_beside_it_where_no_other_line_runs(table: pd.DataFrame) -> None:
+def test_each_line_is_named_once_beside_it_where_nothing_else_is_drawn(table: pd.DataFrame) -> None:
+    """In the panel with the most room, of those that show the same policies."""
     picture = figures.success_curves(table, along="budget")
-    for axes in picture.axes:
-        lines = {line.get_label(): line for line in axes.get_lines()}
-        texts = {text.get_text(): text for text in axes.texts}
-        assert set(texts) == set(POLICIES) <= set(lines)
-        frame = axes.get_window_extent()
-        for name, text in texts.items():
-            assert text.get_color() == lines[name].get_color()
-            box = text.get_window_extent()
-            assert frame.contains(*box.p0)
-            assert frame.contains(*box.p1)
-            for line in lines.values():
-                path = line.get_transform().transform_path(line.get_path())
-                assert not path.intersects_bbox(box, filled=False)
+    (axes,) = [axes for axes in picture.axes if axes.texts]
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    texts = {text.get_text(): text for text in axes.texts}
+    assert set(texts) == set(POLICIES) <= set(lines)
+    frame = axes.get_window_extent()
+    for name, text in texts.items():
+        assert text.get_color() == lines[name].get_color()
+        box = text.get_window_extent()
+        assert frame.contains(*box.p0)
+        assert frame.contains(*box.p1)
+        for line in lines.values():
+            path = line.get_transform().transform_path(line.get_path())
+            assert not path.intersects_bbox(box, filled=False)
+
+
+def test_a_name_stands_near_the_end_of_its_line_and_off_error_bars() -> None:
+    with canvas.canvas() as (_, axes):
+        axes.plot([0, 1], [0.5, 0.5], label="level")
+        axes.vlines([0.9], 0, 1)
+        canvas.name_lines(axes)
+    (text,) = axes.texts
+    box = text.get_window_extent().transformed(axes.transData.inverted())
+    assert 0.5 < box.x0 < box.x1 < 0.9 or box.x0 > 0.9
 
 
 def test_series_differ_without_colour() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -14,11 +14,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
-from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, Transform
 
 from dpbai._check import FloatArray
 
@@ -51,6 +52,7 @@ WIDTH = 5.8
 """Width of a figure in inches: text stays legible where a phone shrinks it."""
 
 _MOST_POINTS = 20_000
+_ENOUGH = 6  # pixels between a name and whatever else is drawn
 _LONG_AXIS = 1e4  # a log axis that grows more than so many times has ticks at powers only
 _DIGITS = 8  # of the name of a figure: among a thousand, two are alike with probability 1e-4
 _UNDATED = {"Date": None, "Creator": None}
@@ -82,7 +84,7 @@ class Picture(Figure):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.named: list[Axes] = []  # panels whose lines are named after the layout
+        self.named: list[tuple[Axes, ...]] = []  # panels whose lines are named after the layout
 
     def svg(self) -> str:
         """Return the figure as SVG, the same text each time.
@@ -169,8 +171,8 @@ def canvas(
             # Fix the layout, which would otherwise be computed again at each drawing.
             cast(LayoutEngine, figure.get_layout_engine()).execute(figure)
             figure.set_layout_engine("none")
-            for panel in figure.named:
-                _name_lines(panel)
+            for panels in figure.named:
+                _name_lines(panels)
         finally:
             plt.close(figure)
 
@@ -195,53 +197,79 @@ def panels_in_a_grid(
 
 
 def name_lines(*panels: Axes) -> None:
-    """Write the label of each line in its colour beside it, where there is most room.
+    """Write the label of each line in its colour beside it, as near to its end as possible.
 
-    This is done at the end of the `canvas`, after the layout.
+    Of panels whose lines have the same labels, only the one with the most room shows them. The
+    labels are written at the end of the `canvas`, after the layout.
     """
+    cast(Picture, panels[0].figure).named.append(panels)
+
+
+def _name_lines(panels: Sequence[Axes]) -> None:
+    alike: dict[tuple[str, ...], list[tuple[float, list[Text]]]] = {}
     for panel in panels:
-        cast(Picture, panel.figure).named.append(panel)
+        texts, room = _names_of(panel)
+        alike.setdefault(tuple(text.get_text() for text in texts), []).append((room, texts))
+    for choices in alike.values():
+        best = max(choices, key=lambda choice: choice[0])
+        for choice in choices:
+            for text in choice[1] if choice is not best else ():
+                text.remove()
 
 
-def _name_lines(axes: Axes) -> None:
-    lines = axes.get_lines()
+def _names_of(axes: Axes) -> tuple[list[Text], float]:
+    """Write the names of the lines of one panel, and return them with the room that all have."""
     frame = axes.get_window_extent()
-    paths = [_densely(line, frame) for line in lines]
-    taken = np.concatenate(paths)
+    lines = axes.get_lines()
+    paths = [_densely(line.get_xydata(), line.get_transform(), frame) for line in lines]
+    bars = [
+        _densely(segment, each.get_transform(), frame)
+        for each in axes.collections
+        if isinstance(each, LineCollection)
+        for segment in each.get_segments()
+    ]
+    taken = np.concatenate([*paths, *bars, *(_filled(text) for text in axes.texts)])
+    written, room = [], math.inf
     for line, path in zip(lines, paths, strict=True):
         if str(line.get_label()).startswith("_"):  # a line without a label
             continue
         look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
         name = str(line.get_label())
         text = axes.text(0.5, 0.5, name, transform=axes.transAxes, fontsize=9, **look)
+        written.append(text)
         box = text.get_window_extent()
         half = np.array([box.width, box.height]) / 2
         # Above the line, below it or beside it, near or a little farther away, within the frame.
         sides = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
         offsets = np.concatenate([sides * (half + away) for away in (4, 8, 14)])
-        centres = (path[::4, None] + offsets).reshape(-1, 2)
+        centres = (path[::-4, None] + offsets).reshape(-1, 2)
         low, high = frame.p0 + half + 1, frame.p1 - half - 1
         centres = centres[((centres >= low) & (centres <= high)).all(axis=1)]
         if not len(centres):
-            text.remove()
+            text.set_visible(False)
+            room = -math.inf
             continue
         across, along = (
             np.abs(np.subtract.outer(centres[:, k], taken[:, k])) - half[k] for k in (0, 1)
         )
-        gaps = np.maximum(across, along).min(axis=1)
-        best = centres[np.minimum(gaps, 6).argmax()]
-        x, y = axes.transAxes.inverted().transform(best).tolist()
-        text.set_position((x, y))
-        corners = np.stack(
-            np.meshgrid(*(best[k] + half[k] * np.linspace(-1, 1, 9) for k in (0, 1))), -1
-        )
-        taken = np.concatenate([taken, corners.reshape(-1, 2)])
+        gaps = np.minimum(np.maximum(across, along).min(axis=1), _ENOUGH)
+        text.set_position(axes.transAxes.inverted().transform(centres[gaps.argmax()]).tolist())
+        room = min(room, gaps.max())
+        taken = np.concatenate([taken, _filled(text)])
+    return written, room
 
 
-def _densely(line: Line2D, frame: Bbox) -> FloatArray:
-    """Return points along a line that lie in a frame, a few pixels apart, in pixels."""
-    data = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
-    corners = line.get_transform().transform(data[np.isfinite(data).all(axis=1)])
+def _filled(text: Text) -> FloatArray:
+    """Return points all over a text, in pixels."""
+    box = text.get_window_extent()
+    sides = np.linspace(box.x0, box.x1, 9), np.linspace(box.y0, box.y1, 9)
+    return np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
+
+
+def _densely(data: Any, transform: Transform, frame: Bbox) -> FloatArray:
+    """Return points along a path that lie in a frame, a few pixels apart, in pixels."""
+    data = np.asarray(data, dtype=float)
+    corners = transform.transform(data[np.isfinite(data).all(axis=1)])
     if not len(corners):  # such as the bars of a policy that never failed
         return np.asarray(corners)
     steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
