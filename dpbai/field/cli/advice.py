@@ -117,12 +117,18 @@ def fitted(session: Session) -> str:
         f"{100 * found.power:.0f} % of runs"
     )
     if found.chance < _LEVEL:
-        allowed = f"This run allows for deviations of about {tau:g}. " if tau else ""
+        way = (
+            f"The answer may be wrong: plan the next run by {DEFAULT} with --misfit, or --one-hot."
+        )
+        if tau:
+            way = (
+                f"This run allows for deviations of about {tau:g}; if larger ones are likely, give "
+                "the next run a larger --misfit, or --one-hot."
+            )
         return (
             "The releases do not fit means that are linear in the features: if means were, "
             f"releases would differ as much in {100 * max(found.chance, 5e-4):.2g} % of runs at "
-            f"most. {power}. {allowed}If you expect larger ones, give the next run a larger "
-            "--misfit, or --one-hot."
+            f"most. {power}. {way}"
         )
     doubt = ", so this result says little" if found.power < _POWER else ""
     return f"The releases fit means that are linear in the features. {power}{doubt}."
