@@ -185,7 +185,7 @@ def test_plan_start_and_simulate_say_what_they_assume_of_means(options, model, c
     table.drop(columns="y" if "--categorical" not in options else []).to_csv(
         folder / "arms.csv", index=False
     )
-    given = ("arms.csv", "--budget", 300, "--epsilon", 1, *options)
+    given = ("arms.csv", "--budget", 60, "--epsilon", 1, *options)
     for command in (
         ("plan", *given),
         ("start", "run.json", *given, "--noise", "numpy"),
