@@ -70,7 +70,7 @@ def exponents(
     epsilons: ArrayLike,
     lines: Mapping[str, ArrayLike],
     *,
-    points: tuple[str, ArrayLike, ArrayLike],
+    points: tuple[ArrayLike, ArrayLike],
     kink: float,
 ) -> Picture:
     """Draw how fast errors and bounds decay in the budget, against epsilon, both on log axes.
@@ -80,9 +80,9 @@ def exponents(
     epsilons : array_like of shape (n,)
         Privacy parameters.
     lines : mapping of str to array_like of shape (n,)
-        What to call each line, and its exponents per pull.
-    points : (str, array_like, array_like)
-        Name, privacy parameters and exponents of measured values.
+        What to call each line, and its exponents per pull; "true" ones are solid.
+    points : (array_like, array_like)
+        Privacy parameters and exponents of measured values.
     kink : float
         The epsilon to mark by a vertical line.
     """
@@ -90,8 +90,7 @@ def exponents(
         axes.axvline(kink, color=GREY, linewidth=1)
         for (name, values), look in zip(lines.items(), SERIES, strict=False):
             axes.plot(epsilons, values, label=name, **curve(look, bound="true" not in name))
-        name, at, measured = points
-        axes.plot(at, measured, "o", color=BLUE, markersize=6, markerfacecolor="white", label=name)
+        axes.plot(*points, "o", color=BLUE, markersize=6, markerfacecolor="white")
         axes.set(
             xscale="log",
             yscale="log",
@@ -179,8 +178,9 @@ def hardness_terms(hardness: Hardness, *, count: int) -> Picture:
             ),
         ):
             solid = look | {"linestyle": EXACT}
-            axes.plot(i[count - 2 :], values[count - 2 :], **solid | {"alpha": 0.25, "marker": ""})
-            axes.plot(i[: count - 1], values[: count - 1], label=name, **solid)
+            pale = solid | {"alpha": 0.25, "marker": ""}
+            axes.plot(i[count - 2 :], values[count - 2 :], label=name, **pale)
+            axes.plot(i[: count - 1], values[: count - 1], **solid)
             axes.plot(
                 largest,
                 values[largest - 2],

@@ -30,11 +30,19 @@ def names_of_tests(folder: Path) -> set[str]:
 
 
 def test_rows_are_numbered_from_one_and_lead_to_the_entries() -> None:
-    numbers = [(int(shown), int(target)) for shown, target, *_ in ROWS]
+    numbers = sorted((int(shown), int(target)) for shown, target, *_ in ROWS)
     assert numbers == [(n, n) for n in range(1, len(ENTRIES) + 1)]
 
 
-def test_entries_stand_in_the_order_of_the_table() -> None:
+def test_claims_come_first_and_each_leads_the_page_with_its_repair() -> None:
+    kinds = [kind for *_, kind, _ in ROWS]
+    assert kinds == sorted(kinds)  # claims, gaps, slips
+    claims = [int(number) for number, *_, kind, _ in ROWS if kind == "claim"]
+    leading = re.findall(r"^- {ref}`Erratum (\d+) <erratum-\d+>`: .* \*Repair:\* ", TEXTS[0], re.M)
+    assert [int(number) for number in leading] == claims
+
+
+def test_entries_stand_in_the_order_of_their_numbers() -> None:
     assert list(ENTRIES) == sorted(ENTRIES)
     assert list(NAMED)[-len(REMARKS) :] == [f"remark-{n}" for n in range(1, len(REMARKS) + 1)]
 
@@ -55,7 +63,8 @@ def place(where: str) -> int:
 
 
 def test_errata_are_numbered_in_the_order_of_the_paper() -> None:
-    places = [place(where) for _, _, where, *_ in ROWS]
+    rows = sorted(ROWS, key=lambda row: int(row[0]))
+    places = [place(where) for _, _, where, *_ in rows]
     assert places == sorted(places)
 
 

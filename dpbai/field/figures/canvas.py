@@ -6,8 +6,9 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any, cast
 
 import matplotlib.pyplot as plt
@@ -17,9 +18,11 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox, Transform
+from scipy.spatial.distance import cdist
 
 from dpbai._check import FloatArray
 
@@ -199,8 +202,8 @@ def panels_in_a_grid(
 def name_lines(*panels: Axes) -> None:
     """Write the label of each line in its colour beside it, as near to its end as possible.
 
-    Of panels whose lines have the same labels, only the one with the most room shows them. The
-    labels are written at the end of the `canvas`, after the layout.
+    Of panels whose lines have the same labels, only the one where they are farthest apart shows
+    them. The labels are written at the end of the `canvas`, after the layout.
     """
     cast(Picture, panels[0].figure).named.append(panels)
 
@@ -208,8 +211,8 @@ def name_lines(*panels: Axes) -> None:
 def _name_lines(panels: Sequence[Axes]) -> None:
     alike: dict[tuple[str, ...], list[tuple[float, list[Text]]]] = {}
     for panel in panels:
-        texts, room = _names_of(panel)
-        alike.setdefault(tuple(text.get_text() for text in texts), []).append((room, texts))
+        texts, apart = _names_of(panel)
+        alike.setdefault(tuple(text.get_text() for text in texts), []).append((apart, texts))
     for choices in alike.values():
         best = max(choices, key=lambda choice: choice[0])
         for choice in choices:
@@ -218,7 +221,7 @@ def _name_lines(panels: Sequence[Axes]) -> None:
 
 
 def _names_of(axes: Axes) -> tuple[list[Text], float]:
-    """Write the names of the lines of one panel, and return them with the room that all have."""
+    """Write the names of the lines of one panel; return them, and how far the lines are apart."""
     frame = axes.get_window_extent()
     lines = axes.get_lines()
     paths = [_densely(line.get_xydata(), line.get_transform(), frame) for line in lines]
@@ -229,9 +232,10 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
         for segment in each.get_segments()
     ]
     taken = np.concatenate([*paths, *bars, *(_filled(text) for text in axes.texts)])
-    written, room = [], math.inf
+    apart = _apart(path for line, path in zip(lines, paths, strict=True) if _named(line))
+    written = []
     for line, path in zip(lines, paths, strict=True):
-        if str(line.get_label()).startswith("_"):  # a line without a label
+        if not _named(line):
             continue
         look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
         name = str(line.get_label())
@@ -247,22 +251,35 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
         centres = centres[((centres >= low) & (centres <= high)).all(axis=1)]
         if not len(centres):
             text.set_visible(False)
-            room = -math.inf
+            apart = -math.inf
             continue
         across, along = (
             np.abs(np.subtract.outer(centres[:, k], taken[:, k])) - half[k] for k in (0, 1)
         )
         gaps = np.minimum(np.maximum(across, along).min(axis=1), _ENOUGH)
         text.set_position(axes.transAxes.inverted().transform(centres[gaps.argmax()]).tolist())
-        room = min(room, gaps.max())
         taken = np.concatenate([taken, _filled(text)])
-    return written, room
+    return written, apart
+
+
+def _named(line: Line2D) -> bool:
+    """Whether a line has a label of its own; those that Matplotlib makes begin with _."""
+    return not str(line.get_label()).startswith("_")
+
+
+def _apart(paths: Iterable[FloatArray]) -> float:
+    """Return the mean distance of the two paths that are closest to each other, in pixels."""
+    pairs = combinations([path for path in paths if len(path)], 2)
+    return min((float(cdist(*pair).min(axis=1).mean()) for pair in pairs), default=math.inf)
 
 
 def _filled(text: Text) -> FloatArray:
     """Return points all over a text, in pixels."""
     box = text.get_window_extent()
-    sides = np.linspace(box.x0, box.x1, 9), np.linspace(box.y0, box.y1, 9)
+    sides = [
+        np.linspace(low, high, math.ceil((high - low) / _ENOUGH) + 1)
+        for low, high in (box.intervalx, box.intervaly)
+    ]
     return np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
 
 

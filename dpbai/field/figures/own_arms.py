@@ -33,7 +33,8 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     session : Session
         With a phase released at least.
     means : mapping of label to float, optional
-        A mean of each arm to compare with, if it is known, as in a rehearsal.
+        A mean of each arm to compare with, if it is known, as in a rehearsal. The largest has a
+        ring.
 
     Returns
     -------
@@ -57,6 +58,14 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
             if means is not None:
                 known = [means[label] for label in shown]
                 panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
+                ring: dict[str, Any] = {
+                    "marker": "o",
+                    "markersize": 11,
+                    "mfc": "none",
+                    "mec": BLACK,
+                }
+                best = int(np.argmax(known))
+                panel.plot(known[best], best, linestyle="none", label="best known", **ring)
         left_out = len(session.labels) - len(shown)
         more = f" ({left_out} arms that were dropped earlier are not shown)" if left_out else ""
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
