@@ -6,11 +6,13 @@ the worst cells, the mean difference of each family, and how often each number o
 """
 
 import argparse
+import csv
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -165,6 +167,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=9, help="run one cell of so many (default 9)")
     parser.add_argument("--seed", type=int, default=0, help="which draw of the instances")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--csv", help="file for all cells: `book/data/design_grid.csv`")
     arguments = parser.parse_args()
     cells = [
         (family, *shape, budget, epsilon)
@@ -179,8 +182,14 @@ def main() -> None:
             rows.append(row)
             print(*row, file=sys.stderr, flush=True)
     rows.sort()
+    header = ("lead", "family", "K", "d", "T", "epsilon", "DP-Design", "DP-BAI", "phases")
+    if arguments.csv:
+        with Path(arguments.csv).open("w", encoding="utf-8") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(header)
+            for lead, *cell, ours, theirs, phases in rows:
+                lines.writerow([f"{lead:.4f}", *cell, f"{ours:.4f}", f"{theirs:.4f}", phases])
     print(f"{len(rows)} cells; the worst:")
-    header = ("lead", "family", "K", "d", "T", "epsilon", "DPDesign", "DP-BAI", "phases")
     table(header, rows[:12])
     print(f"\nworse by more than 0.01: {sum(row[0] < -0.01 for row in rows)} cells; ", end="")
     print(f"phases chosen: {dict(sorted(Counter(row[-1] for row in rows).items()))}\n")
