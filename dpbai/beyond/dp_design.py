@@ -82,7 +82,7 @@ class Knowledge:
         return release @ self.of(pulled), 1 / variance
 
     def observe(self, plan: Plan) -> None:
-        """Add what a release tells."""
+        """Add the information of a release."""
         rows, precision = self.seen(plan)
         self.information = self.information + _information(rows, precision)
         self.releases.append((rows.T, precision))
@@ -214,7 +214,7 @@ class DPDesign:
                 anywhere=self._anywhere,
             )
         )
-        if len(candidates) == 1 or not len(self._division.basis):  # where no pull tells anything
+        if len(candidates) == 1 or not len(self._division.basis):  # where no pull has information
             return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
         order = by_entries(self._model)
@@ -368,7 +368,7 @@ class DPDesign:
     ) -> Knowledge:
         """Return what the first release tells of `arms`, if delta counts for those of `own` only.
 
-        Of an arm that is not pulled, later or ever, no release tells its delta.
+        An arm that is never pulled has no release that depends on its delta.
         """
         pulled, _, matrix = first
         rows, precision = self._before(pulled).seen(first)

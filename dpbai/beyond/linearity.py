@@ -182,7 +182,7 @@ def limits(
 ) -> FloatArray:
     """Return how far two estimates of each mean may lie apart if the means are linear.
 
-    It is known before anything is pulled, and tells what misfit the plans can find at all.
+    It is known before anything is pulled, and shows how large a misfit the plans can find.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def fit(
         What they released, one after the other, noise included.
     features : array_like of shape (K, d)
     misfit : float, default 0.04
-        The deviation from linear means of which the power is told, positive.
+        The deviation from linear means for which `power` is computed, positive.
     seed : int, SeedSequence or Generator, default 0
         Of the simulations that stand for chance.
 

@@ -1,7 +1,7 @@
 """The least budget, or epsilon, with which a policy is right often enough.
 
-What decides is the first plan, and few plans are distinct: budgets that make the same plan stand or
-fall together. Success is not monotone in the budget, because of rounding and of lattices of sums.
+What decides is the first plan, and few plans are distinct: budgets that make the same plan have the
+same verdict. Success is not monotone in the budget, because of rounding and of lattices of sums.
 So where `exact_error` knows the error probability, every smaller plan is decided too, many of them
 at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 """
@@ -9,8 +9,8 @@ at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -143,43 +143,17 @@ def smallest_budget(
     relative standard error that `trials` leave in the target, since most of them between
     `too_small` and `budget` stay undecided anyway.
     """
-    within, risk, trials = _checked(make_policy, instance, error, within, confidence, trials)
     largest = _check.whole(largest, "largest")
-    _check.flag(progress, "progress")
-    from tqdm import tqdm
-
-    with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
-        seeds = _check.seed_sequence(seed)
-        judge = _Judge(make_policy, instance, error, within, risk, trials, seeds, bar)
-        if (enough := judge.enough(largest)) is None:
-            raise SearchError(
-                f"largest must be a budget with error probability at most {error:.10g}, got "
-                f"{largest}"
-            ) from judge.refusal
-        known = judge.exact(enough) is not None
-        if known:
+    given = instance, error, within, confidence, trials, seed, progress
+    with _search(make_policy, *given) as judge:
+        enough = judge.enough(largest, f"a budget with {{}}, got {largest}")
+        exact = judge.exact(enough) is not None
+        if exact:
             enough = judge.least(enough)
         too_small = judge.too_small(enough)
-    decisive = range(1, enough + 1) if known else (too_small, enough)
+    decisive = range(1, enough + 1) if exact else (too_small, enough)
     simulated = any(budget in decisive for budget in judge.simulated)
     return SmallestBudget(enough, too_small, confidence if simulated else 1.0)
-
-
-def _checked(
-    make_policy: object,
-    instance: Instance,
-    error: float,
-    within: float,
-    confidence: float,
-    trials: int,
-) -> tuple[float, float, int]:
-    """Return `within`, the risk of all looks together, and `trials`."""
-    if not callable(make_policy):
-        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
-    _check.kind(instance, "instance", Instance)
-    _check.proportion(error, "error")
-    within = _check.non_negative(within, "within")
-    return within, 1 - _check.proportion(confidence, "confidence"), _check.trials(trials)
 
 
 @dataclass(frozen=True)
@@ -243,32 +217,54 @@ def smallest_epsilon(
     -----
     The search of `smallest_budget`, over epsilons from 1e-6 on in steps of 0.1 %. As with budgets,
     success need not rise with epsilon: a policy may plan otherwise, and noise can break ties of
-    sums to its advantage. So an epsilon below `too_small`, at which nobody looked, may be enough
+    sums to its advantage. So an epsilon below `too_small`, which was not tried, may be enough
     too; at `epsilon` and at `too_small`, the answer is what it says.
     """
     largest = _check.number(largest, "largest", f"[{_LEAST_EPSILON}, 1e300]")
-    within, risk, trials = _checked(make_policy, instance, error, within, confidence, trials)
-    _check.flag(progress, "progress")
-    from tqdm import tqdm
 
     def at(step: int) -> float:
         return min(_LEAST_EPSILON * math.exp(_STEP * (step - 1)), largest)
 
-    with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
-        seeds = _check.seed_sequence(seed)
-        judge = _Judge(
-            lambda step: make_policy(at(step)), instance, error, within, risk, trials, seeds, bar
-        )
+    given = instance, error, within, confidence, trials, seed, progress
+    with _search(make_policy, *given, at=at) as judge:
         judge.coarse = lambda _: judge.grain / _STEP
         last = math.ceil(math.log(largest / _LEAST_EPSILON) / _STEP) + 1
-        if (enough := judge.enough(last)) is None:
-            raise SearchError(
-                f"largest must be an epsilon with error probability at most {error:.10g}, got "
-                f"{largest:g}: a larger budget is needed"
-            ) from judge.refusal
-        few = judge.too_small(enough)
-    simulated = bool(judge.simulated & {enough, few})
-    return SmallestEpsilon(at(enough), at(few) if few else 0.0, confidence if simulated else 1.0)
+        enough = judge.enough(
+            last, f"an epsilon with {{}}, got {largest:g}: a larger budget is needed"
+        )
+        too_small = judge.too_small(enough)
+    simulated = bool(judge.simulated & {enough, too_small})
+    found = at(enough), at(too_small) if too_small else 0.0
+    return SmallestEpsilon(*found, confidence if simulated else 1.0)
+
+
+@contextmanager
+def _search(
+    make_policy: Callable[[Any], Policy],
+    instance: Instance,
+    error: float,
+    within: float,
+    confidence: float,
+    trials: int,
+    seed: Seed,
+    progress: bool,
+    at: Callable[[int], Any] = int,
+) -> Iterator[_Judge]:
+    """Check the arguments of a search, over `at` of 1, 2, ..., and show its progress."""
+    if not callable(make_policy):
+        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
+    _check.kind(instance, "instance", Instance)
+    _check.proportion(error, "error")
+    within = _check.non_negative(within, "within")
+    risk = 1 - _check.proportion(confidence, "confidence")
+    trials, seeds = _check.trials(trials), _check.seed_sequence(seed)
+    _check.flag(progress, "progress")
+    from tqdm import tqdm
+
+    with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
+        yield _Judge(
+            lambda step: make_policy(at(step)), instance, error, within, risk, trials, seeds, bar
+        )
 
 
 class _Planned:
@@ -299,7 +295,7 @@ class _Judge:
         # Half of the relative standard error of the error probability.
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
         self.coarse: Callable[[int], float] = lambda high: high * self.grain
-        self.bounds_tell = True
+        self.bounds_decide = True
         self.simulated: set[int] = set()
         self.refusal: ValueError | None = None
         self.plans: dict[int, _Plan | None] = {0: None}
@@ -311,12 +307,13 @@ class _Judge:
             self.verdicts[budget] = self._decide(budget)
         return self.verdicts[budget]
 
-    def enough(self, largest: int) -> int | None:
-        """Return a budget that is enough, by raising it and halving the last interval, if any."""
+    def enough(self, largest: int, needed: str) -> int:
+        """Return a budget that is enough, by raising it and halving the last interval."""
         low, high = 0, 1
         while self(high) != "enough":
             if high == largest:
-                return None
+                goal = f"error probability at most {self.target:.10g}"
+                raise SearchError(f"largest must be {needed.format(goal)}") from self.refusal
             low, high = high, min(_GROWTH * high, largest)
         return self.halved(low, high, {"enough"})[1]
 
@@ -352,30 +349,33 @@ class _Judge:
             result = simulate(policy, self.instance, trials=more, seed=seed)
             errors, done = errors + more - round(result.within(self.within) * more), done + more
             self.looks += 1
-            verdict = self._told(errors, done)
+            verdict = self._simulated_verdict(errors, done)
             if verdict != "undecided":
-                self.bounds_tell &= done == more
+                self.bounds_decide &= done == more
             # A few trials cost less than bounds, and bounds less than many trials.
-            elif done == more and self._bounds_may_tell(errors / done):
+            elif done == more and self._bounds_may_decide(errors / done):
                 with suppress(NotExactError):
                     low, high = error_bounds(policy, self.instance, rtol=_COARSE)
                     bounded = self._verdict(0.0 if self.within else low, high)
                     if bounded != "undecided":
                         return bounded
             expected = round(errors / done * self.trials)
-            if 4 * done >= self.trials and self._told(expected, self.trials) == "undecided":
+            if (
+                4 * done >= self.trials
+                and self._simulated_verdict(expected, self.trials) == "undecided"
+            ):
                 break  # all trials would hardly decide
         self.simulated.add(budget)
         return verdict
 
-    def _told(self, errors: int, trials: int) -> Verdict:
+    def _simulated_verdict(self, errors: int, trials: int) -> Verdict:
         """Decide by simulated errors, at the risk of the latest look."""
         risk = self.risk / (self.looks * (self.looks + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
-    def _bounds_may_tell(self, error: float) -> bool:
+    def _bounds_may_decide(self, error: float) -> bool:
         """Return whether to ask for bounds: of other answers that are right, they know none."""
-        needed = self.bounds_tell or self._told(0, self.trials) == "undecided"
+        needed = self.bounds_decide or self._simulated_verdict(0, self.trials) == "undecided"
         return needed and not (self.within and error > self.target)
 
     def _verdict(self, low: float, high: float) -> Verdict:
