@@ -21,6 +21,7 @@ PHONE = {"width": 375, "height": 740}
 DESKTOP = {"width": 1280, "height": 900}
 PATIENCE = 180_000  # milliseconds: machines may be busy
 LOCAL = re.compile(r"(file|data|blob|about):")
+CONTRAST = ["color-contrast"]  # of the rules of Axe, the one that depends on the colours
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -194,6 +195,36 @@ def cut_off(page: Page) -> list[str]:
     )
 
 
+def misnamed_folds(page: Page) -> list[str]:
+    """What opens is called as it reads."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article summary, article button")]
+          .filter(e => e.ariaLabel && !e.ariaLabel.includes(e.innerText.trim()))
+          .map(e => `${e.innerText} is called ${e.ariaLabel}`)"""
+    )
+
+
+def pale_print(page: Page) -> list[str]:
+    """Printed from a dark page, letters are dark, and nothing that opens or runs is in sight."""
+    page.evaluate("() => { document.documentElement.dataset.theme = 'dark'; }")
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")  # as browsers do
+    page.emulate_media(media="print")
+    findings = page.evaluate(
+        """() => [...document.querySelectorAll(
+            "article :is(p, td, th, pre, span.pre, figcaption, mjx-container):not(.highlight *)")]
+          .filter(e => e.checkVisibility())
+          .filter(e => getComputedStyle(e).color.match(/\\d+/g).slice(0, 3)
+                         .reduce((sum, part) => sum + Number(part), 0) > 3 * 130)
+          .map(e => "pale in print: " + e.textContent.trim().slice(0, 40))
+          .concat([...document.querySelectorAll("article :is(.live-bar, button, input)")]
+            .filter(e => e.checkVisibility()).map(e => "in print: " + e.outerHTML.slice(0, 60)))"""
+    )
+    page.emulate_media(media="screen")
+    page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    page.evaluate("() => { document.documentElement.dataset.theme = 'light'; }")
+    return findings
+
+
 def needless_tab_stops(page: Page) -> list[str]:
     """The tab key stops at what can be used or scrolled, and nowhere else."""
     return page.evaluate(
@@ -215,25 +246,48 @@ def blurred_images(page: Page) -> list[str]:
     )
 
 
+# Axe goes through all elements of a page, and most are the strokes of formulas, which are not ours:
+# a word stands for each while it runs. Of letters of code that look alike, it judges the first.
+SIMPLIFY = """() => {
+  for (const formula of document.querySelectorAll("mjx-container")) {
+    formula.kept = [...formula.childNodes];
+    formula.replaceChildren("formula");
+  }
+  const seen = new Set();
+  for (const span of document.querySelectorAll(".highlight span")) {
+    const kind = span.className + !!span.closest(".admonition") + span.checkVisibility();
+    span.toggleAttribute("data-again", seen.has(kind));
+    seen.add(kind);
+  }
+}"""
+RESTORE = """() => {
+  for (const formula of document.querySelectorAll("mjx-container")) {
+    formula.replaceChildren(...formula.kept);
+  }
+}"""
+
+
 def axe_violations(page: Page) -> list[str]:
-    """Axe finds nothing serious or critical in our content."""
-    # MathJax makes its own markup, and checks of contrast inside it say nothing of ours.
-    context = {"include": [["article"]], "exclude": [["mjx-container"]]}
+    """Axe finds nothing serious or critical in our content, nor pale letters in the dark."""
+    context = {"include": [["article"]], "exclude": [["mjx-container"], ["[data-again]"]]}
     findings = []
-    for viewport, mode in ((PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")):
+    page.evaluate(SIMPLIFY)
+    for viewport, mode, rules in ((PHONE, "light", {}), (DESKTOP, "dark", {"runOnly": CONTRAST})):
         page.set_viewport_size(viewport)
         page.evaluate(
             "mode => Object.assign(document.documentElement.dataset, {theme: mode, mode})", mode
         )
         page.wait_for_timeout(100)
+        options = {"resultTypes": ["violations"], **rules}
         findings += [
             f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
-            for found in Axe().run(page, context=context).response["violations"]
+            for found in Axe().run(page, context=context, options=options).response["violations"]
             if found["impact"] in ("serious", "critical")
         ]
     page.evaluate(
         "() => Object.assign(document.documentElement.dataset, {theme: 'light', mode: 'light'})"
     )
+    page.evaluate(RESTORE)
     return findings
 
 
@@ -247,6 +301,8 @@ PAGE_CHECKS: list[PageCheck] = [
     heading_order,
     undescribed_images,
     cut_off,
+    misnamed_folds,
+    pale_print,
     needless_tab_stops,
     blurred_images,
     axe_violations,

@@ -115,6 +115,7 @@ def lightened(page: Path, text: str, static: Path) -> str:
 
     up = f"{'../' * (len(page.relative_to(static.parent).parts) - 1)}_static/"
     text = text.replace("mathjax/tex-chtml.js", "mathjax/startup.js")  # and see _config.yml
+    text = text.replace(' aria-label="Toggle hidden content"', "")  # it is named as it reads
     if page.name != "search.html":
         text = SEARCH.sub("", text)
     text = SCRIPT.sub(rf'<link rel="stylesheet" href="\1{ICONS}">', PRELOAD.sub("", text))

@@ -221,6 +221,41 @@ function saveNotebooks() {
   }
 }
 
+// The arrows of the sidebar say what they open; and a button of the theme that gives its focus away when
+// it is pressed by a key gets it back.
+function nameArrows() {
+  for (const arrow of document.querySelectorAll(".bd-sidebar details > summary")) {
+    const page = arrow.closest("li")?.querySelector("a")?.textContent.trim();
+    arrow.ariaLabel = `Pages of ${page}`;
+  }
+}
+
+function keepFocus({ target, detail }) {
+  const button = target.closest?.(".sidebar-toggle, .theme-switch-button");
+  if (!button || detail) return;
+  setTimeout(() => document.activeElement === document.body && button.focus());
+}
+
+// What is printed has the colours of a light page; afterwards the page has its own again.
+function printLight() {
+  const root = document.documentElement;
+  let before;
+  const begin = () => {
+    before ??= root.dataset.theme;
+    root.dataset.theme = "light";
+  };
+  const end = () => {
+    if (before) root.dataset.theme = before;
+    before = undefined;
+  };
+  window.addEventListener("beforeprint", begin);
+  window.addEventListener("afterprint", end);
+  matchMedia("print").addEventListener("change", ({ matches }) => (matches ? begin() : end()));
+}
+
+printLight();
+document.addEventListener("click", keepFocus, true);
+document.addEventListener("DOMContentLoaded", nameArrows);
 answerFromScript();
 document.addEventListener("DOMContentLoaded", saveNotebooks);
 document.addEventListener("DOMContentLoaded", keepPunctuation);

@@ -51,6 +51,34 @@ def test_links(name: str) -> None:
     assert page_checks.broken_links(HTML / name) == []
 
 
+FOCUSED = """() => {
+  const { outlineStyle, boxShadow } = getComputedStyle(document.activeElement);
+  const e = document.activeElement;
+  return { name: e.ariaLabel || e.textContent.trim() || e.title, within: !!e.closest("article"),
+           ring: outlineStyle !== "none" || boxShadow !== "none", html: e.outerHTML.slice(0, 80) };
+}"""
+
+
+def test_what_is_around_a_page_is_used_by_keys(context: BrowserContext) -> None:
+    visit = page_checks.Visit(context, HTML / "book" / "api" / "policies.html")
+    stops = 0
+    while True:
+        visit.page.keyboard.press("Tab")
+        focused = visit.page.evaluate(FOCUSED)
+        if focused["within"]:
+            break
+        assert focused["name"], focused["html"]
+        assert focused["ring"], focused["html"]
+        stops += 1
+    assert stops > 30, "the sidebar and the buttons of the header"
+    toggle = visit.page.locator(".primary-toggle")
+    toggle.focus()
+    toggle.press("Enter")
+    visit.page.locator("#pst-primary-sidebar").wait_for(state="hidden")
+    assert toggle.evaluate("e => e === document.activeElement"), "it keeps the focus"
+    visit.page.close()
+
+
 def test_first_page_leads_to_the_book(context: BrowserContext) -> None:
     page = context.new_page()
     page.goto((HTML / "index.html").as_uri())

@@ -102,63 +102,65 @@ def test_a_chapter_prints_its_stored_numbers(python: Page, chapter: str) -> None
     assert len(other) <= (len(cells) // 3 if chapter in LAST_DIGITS_DECIDE else 0), other
 
 
-def test_an_edit_changes_an_output_and_reset_brings_the_stored_one_back(
-    context: BrowserContext,
-) -> None:
-    visit = opened(context, "problem")
-    cell = visit.page.locator("article div.cell").first
-    before = cell.locator(".cell_output").inner_text()
-    editor = cell.get_by_role("textbox")
-    editor.press("Control+End")
-    editor.press_sequentially("\nprint(6 * 7)")
-    editor.press("Shift+Enter")
-    visit.page.wait_for_function(READY, timeout=PATIENCE)
-    assert cell.locator(".cell_output").inner_text().split() == [*before.split(), "42"]
-    cell.get_by_role("button", name="Reset").click()
-    assert cell.locator(".cell_output").inner_text() == before
-    editor.press("Control+End")
-    editor.press_sequentially("\n1 / 0")
-    editor.press("Shift+Enter")
-    visit.page.wait_for_function(READY, timeout=PATIENCE)
-    assert "ZeroDivisionError: division by zero" in cell.get_by_role("alert").inner_text()
-    editor.press("Control+a")
-    editor.press_sequentially("while True: pass")
-    editor.press("Shift+Enter")
-    assert visit.page.evaluate(READY) is False, "the page answers while Python is busy"
-    visit.page.get_by_role("button", name="Stop").click()
-    visit.page.wait_for_function(READY, timeout=PATIENCE)
-    cell.get_by_role("button", name="Reset").click()
-    cell.get_by_role("button", name="Run").click()
-    visit.page.wait_for_function(READY, timeout=PATIENCE)
-    assert cell.locator(".cell_output").inner_text().split() == before.split()
-    assert visit.leaving() == []
-    assert visit.errors == []
-    visit.page.close()
+class TestPages:
+    """What takes a Python of its own; as a class, since a worker runs a class or the rest."""
 
+    def test_an_edit_changes_an_output_and_reset_brings_the_stored_one_back(
+        self, context: BrowserContext
+    ) -> None:
+        visit = opened(context, "problem")
+        cell = visit.page.locator("article div.cell").first
+        before = cell.locator(".cell_output").inner_text()
+        editor = cell.get_by_role("textbox")
+        editor.press("Control+End")
+        editor.press_sequentially("\nprint(6 * 7)")
+        editor.press("Shift+Enter")
+        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        assert cell.locator(".cell_output").inner_text().split() == [*before.split(), "42"]
+        cell.get_by_role("button", name="Reset").click()
+        assert cell.locator(".cell_output").inner_text() == before
+        editor.press("Control+End")
+        editor.press_sequentially("\n1 / 0")
+        editor.press("Shift+Enter")
+        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        assert "ZeroDivisionError: division by zero" in cell.get_by_role("alert").inner_text()
+        editor.press("Control+a")
+        editor.press_sequentially("while True: pass")
+        editor.press("Shift+Enter")
+        assert visit.page.evaluate(READY) is False, "the page answers while Python is busy"
+        visit.page.get_by_role("button", name="Stop").click()
+        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        cell.get_by_role("button", name="Reset").click()
+        cell.get_by_role("button", name="Run").click()
+        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        assert cell.locator(".cell_output").inner_text().split() == before.split()
+        assert visit.leaving() == []
+        assert visit.errors == []
+        visit.page.close()
 
-def test_the_plane_tells_the_numbers_of_the_library(context: BrowserContext) -> None:
-    state = "arms=90,20+30,80+70,60+20,40+50,10+10,90+60,30+40,50&theta=60,35&T=100&epsilon=0.5"
-    visit = page_checks.Visit(context, HTML / "max_det.html", f"#{state}")
-    plane = visit.page.locator(".plane")
-    assert "arms 1 and 6, area 0.790" in plane.inner_text()
-    plane.get_by_label("arm 6 at").press("ArrowDown")
-    assert "arms 1 and 6, area 0.772" in plane.inner_text()
-    assert "10,88" in unquote(visit.page.url), "the address follows"
-    plane.get_by_role("button", name="Start Python").click()
-    visit.page.wait_for_function(
-        "document.querySelector('.plane').planeOf.answer?.success", timeout=PATIENCE
-    )
-    arms = [[0.9, 0.2], [0.3, 0.8], [0.7, 0.6], [0.2, 0.4], [0.5, 0.1], [0.1, 0.88], [0.6, 0.3]]
-    arms.append([0.4, 0.5])
-    instance = dpbai.Instance(arms, [0.6, 0.35], rewards=dpbai.Bernoulli)
-    for name, policy in {
-        "DP-BAI": dpbai.DPBAI(arms, budget=100, epsilon=0.5),
-        "DP-Design": dpbai.DPDesign(arms, budget=100, epsilon=0.5),
-    }.items():
-        rate = dpbai.simulate(policy, instance, trials=1000, seed=0).success_rate
-        assert f"{name}: {rate:.3f}" in plane.inner_text()
-    plane.get_by_role("button", name="Reset").click()
-    assert "area 0.790" in plane.inner_text()
-    assert visit.leaving() == []
-    assert visit.errors == []
-    visit.page.close()
+    def test_the_plane_tells_the_numbers_of_the_library(self, context: BrowserContext) -> None:
+        state = "arms=90,20+30,80+70,60+20,40+50,10+10,90+60,30+40,50&theta=60,35&T=100&epsilon=0.5"
+        visit = page_checks.Visit(context, HTML / "max_det.html", f"#{state}")
+        plane = visit.page.locator(".plane")
+        assert "arms 1 and 6, area 0.790" in plane.inner_text()
+        plane.get_by_label("arm 6 at").press("ArrowDown")
+        assert "arms 1 and 6, area 0.772" in plane.inner_text()
+        assert "10,88" in unquote(visit.page.url), "the address follows"
+        plane.get_by_role("button", name="Start Python").click()
+        visit.page.wait_for_function(
+            "document.querySelector('.plane').planeOf.answer?.success", timeout=PATIENCE
+        )
+        arms = [[0.9, 0.2], [0.3, 0.8], [0.7, 0.6], [0.2, 0.4], [0.5, 0.1], [0.1, 0.88], [0.6, 0.3]]
+        arms.append([0.4, 0.5])
+        instance = dpbai.Instance(arms, [0.6, 0.35], rewards=dpbai.Bernoulli)
+        for name, policy in {
+            "DP-BAI": dpbai.DPBAI(arms, budget=100, epsilon=0.5),
+            "DP-Design": dpbai.DPDesign(arms, budget=100, epsilon=0.5),
+        }.items():
+            rate = dpbai.simulate(policy, instance, trials=1000, seed=0).success_rate
+            assert f"{name}: {rate:.3f}" in plane.inner_text()
+        plane.get_by_role("button", name="Reset").click()
+        assert "area 0.790" in plane.inner_text()
+        assert visit.leaving() == []
+        assert visit.errors == []
+        visit.page.close()

@@ -88,6 +88,12 @@ BROKEN = [
         page_checks.cut_off,
         "<h1>A</h1><pre style='width: 90px; overflow: auto'>one very long line of code</pre>",
     ),
+    (
+        page_checks.misnamed_folds,
+        "<h1>A</h1><details><summary aria-label='Open'>The code</summary></details>",
+    ),
+    (page_checks.pale_print, "<h1>A</h1><style>[data-theme=dark] p {color: #ddd}</style><p>x</p>"),
+    (page_checks.pale_print, "<h1>A</h1><button>Run this page</button>"),
     (page_checks.needless_tab_stops, "<h1>A</h1><span tabindex='0'>x</span>"),
     (page_checks.blurred_images, f"<h1>A</h1><img alt='A dot.' width='60' src='{DOT}'>"),
     (page_checks.axe_violations, "<h1>A</h1><p style='color: #eee'>pale</p>"),
