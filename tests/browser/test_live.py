@@ -25,7 +25,7 @@ RTOL = 2e-3  # other versions of SciPy end their searches elsewhere in the last 
 # Where many G-optimal designs are equally good, the last digit decides which one a policy pulls: in
 # the browser it is another one, and some cells print what that leads to. Beta rewards are drawn by
 # rejection, which last digits decide too.
-LAST_DIGITS_DECIDE = {"dp_bai", "dp_od", "private_design", "beyond", "real_arms"}
+LAST_DIGITS_DECIDE = {"dp_bai", "dp_od", "private_design", "beyond"}
 NOT_HERE = "not-in-browser"  # the tag of a cell that starts processes or uses OpenDP
 
 COLLECT = """async code => {
