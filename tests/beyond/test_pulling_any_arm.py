@@ -11,6 +11,7 @@ import dpbai
 from dpbai import DPDesign
 from dpbai.beyond.contrast import combination, combinations
 from dpbai.beyond.rehearsal import Timetable
+from dpbai.field import cli
 
 RNG = np.random.default_rng(1)
 SPHERE = RNG.normal(size=(60, 3))
@@ -187,3 +188,26 @@ def test_noise_that_is_dearer_than_a_first_phase_rules_it_out():
         policy = DPDesign(SPHERE, budget=400, epsilon=epsilon, misfit=0)
         assert policy.timetable.anywhere <= allowed
     assert not DPDesign(np.eye(5), budget=400, epsilon=1.0, misfit=0).timetable.anywhere
+
+
+def test_the_command_line_asks_for_arms_that_are_out_and_lists_them_first(tmp_path, capsys):
+    def run(*words):
+        cli.main([str(word) for word in words])
+        return capsys.readouterr().out
+
+    table, path, sheet = tmp_path / "arms.csv", tmp_path / "run.json", tmp_path / "rewards.csv"
+    lines = [f"arm {i}," + ",".join(map(str, row)) for i, row in enumerate(SPHERE.round(4))]
+    table.write_text("arm,one,x,y,z\n" + "\n".join(lines))
+    options = ["--budget", "1500", "--epsilon", "1", "--misfit", "0", "--noise", "numpy"]
+    run("start", path, table, *options)
+    for phase in (1, 2):
+        asked = [line.split(",") for line in run("next", path).splitlines()[1:]]
+        sheet.write_text(
+            "arm,reward\n" + "".join(f"{arm},{i % 2}\n" for arm, n in asked for i in range(int(n)))
+        )
+        if phase == 2:
+            status = run("status", path)
+            listed = [line for line in status.splitlines() if "out in phase" in line]
+            assert listed[0].split(" out in")[0].strip() in {arm for arm, _ in asked}
+        run("tell", path, sheet)
+    assert "Recommended: arm" in run("recommend", path)

@@ -166,7 +166,8 @@ def status(given: argparse.Namespace) -> Answer:
         left = requests.get(label, 0) if arm in pulls else None
         received = None if left is None else pulls[arm] - left
         rows.append((label, _state(session, label), estimates.get(label), received, left))
-    rows.sort(key=lambda row: str(row[1]).startswith("out"))
+    # Arms that are out come last, unless the phase pulls them.
+    rows.sort(key=lambda row: row[3] is None and str(row[1]).startswith("out"))
     batches = session.batches
     recorded = [f"Batches so far: {listed(map(quoted, batches))}"] if batches else []
     return Answer(
