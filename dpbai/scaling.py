@@ -80,15 +80,15 @@ class Span:
         for scaled, rows, columns in ways:
             indices = pivots(unit_rows(scaled), self.rank)
             parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
-            residuals = np.ldexp(parts @ scaled[indices] - scaled, rows[:, None] + columns)
+            residuals = _times_powers(parts @ scaled[indices] - scaled, rows[:, None] + columns)
             largest = np.abs(vectors).max(axis=0)
             error = float(np.abs(residuals / np.where(largest > 0, largest, 1.0)).max())
-            found.append((error, np.ldexp(scaled[indices], columns), parts, rows))
+            found.append((error, _times_powers(scaled[indices], columns), parts, rows))
         _, basis, parts, rows = min(found, key=lambda way: way[0])
         # With pivots, and the longest coordinates first, each of them is accurate.
         longest = np.argsort(-np.abs(basis).max(axis=0))
         triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
-        return np.ldexp(parts[:, order] @ triangle[: self.rank].T, rows[:, None])
+        return _times_powers(parts[:, order] @ triangle[: self.rank].T, rows[:, None])
 
     @property
     def basis(self) -> IntArray:
@@ -185,7 +185,7 @@ def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray
     for middle in (_half_of_largest, _mean):
         rows, columns = _scales(exponents, entries, middle)
         with np.errstate(over="ignore"):
-            scaled = np.ldexp(vectors, -(rows[:, None] + columns))
+            scaled = _times_powers(vectors, -(rows[:, None] + columns))
         if np.isfinite(scaled).all():  # a few large entries may overflow where the mean is 0
             tried.append((scaled, rows, columns))
     ranks = [_visible_rank(scaled) for scaled, _, _ in tried]
@@ -201,6 +201,11 @@ def _scales(
         rows = rows + middle(exponents - rows[:, None] - columns, entries, axis=1)
         columns = columns + middle(exponents - rows[:, None] - columns, entries, axis=0)
     return rows.round().astype(np.int64), columns.round().astype(np.int64)
+
+
+def _times_powers(values: FloatArray, exponents: IntArray) -> FloatArray:
+    """Return values times powers of two; NumPy takes a C int everywhere, an int64 not."""
+    return np.asarray(np.ldexp(values, exponents.astype(np.intc)))
 
 
 def _half_of_largest(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
@@ -271,7 +276,7 @@ def coordinates_in(
     if rows is not None and rows.any():
         # Balanced rows have coordinates of order one; rounding errors of zeros are removed.
         coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
-        coordinates = np.ldexp(coordinates, rows[:, None] - rows[indices])
+        coordinates = _times_powers(coordinates, rows[:, None] - rows[indices])
     coordinates[indices] = np.eye(len(indices))
     return coordinates
 

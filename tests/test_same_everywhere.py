@@ -175,3 +175,23 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_process_that_is_forked_while_another_thread_plans_can_plan():
     command = [sys.executable, "-W", "ignore", "-c", FORK]
     assert subprocess.run(command, capture_output=True, check=True).stdout.split() == [b"7"]
+
+
+def test_exponents_are_what_numpy_takes_where_a_c_long_has_32_bits(monkeypatch):
+    """On Windows, and on 32-bit platforms: an int64 is refused there."""
+    original, taken = np.ldexp, []
+
+    def narrow(values, exponents):
+        taken.append(np.asarray(exponents).dtype.itemsize if np.ndim(exponents) else 4)
+        return original(values, exponents)
+
+    monkeypatch.setattr(np, "ldexp", narrow)
+    plain = np.random.default_rng(4).normal(size=(9, 3))
+    for features in (plain, plain * [1, 1e30, 1e-30]):
+        for policy in (
+            dpbai.DPDesign(features, budget=300, epsilon=1),
+            dpbai.ODLinBAI(features, budget=300),
+            dpbai.DPBAI(features, budget=300, epsilon=1),
+        ):
+            policy.phase(1, range(9))
+    assert set(taken) == {4}
