@@ -1,10 +1,12 @@
 """Finishing touches on pages.
 
-What a cell prints beside its figure comes after it, folded: the numbers behind the figure. And the
-word that begins a proof is set in italics, so that a proof needs no box.
+What a cell prints beside its figure comes after it, folded: the numbers behind the figure. Folded
+code that draws a figure is named so. And the word that begins a proof is set in italics, so that a
+proof needs no box.
 """
 
 from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -30,6 +32,20 @@ class FoldNumbers(SphinxPostTransform):
                 )
                 output.children = []
                 output += [*shown, before, *printed, nodes.raw("", "</details>", format="html")]
+
+
+class NameCodeOfFigures(SphinxPostTransform):
+    """Name the folded code of a figure."""
+
+    default_priority = 200  # once code is folded, at 199
+    formats = ("html",)
+
+    def run(self, **_: object) -> None:
+        """Go through all folded code."""
+        for fold in self.document.findall(HideCodeCellNode):
+            if any(is_figure(part) for part in fold.parent.children if part is not fold):
+                fold["prompt_show"] += " of this figure"
+                fold["prompt_hide"] += " of this figure"
 
 
 class ItalicProofs(SphinxPostTransform):
@@ -60,4 +76,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_post_transform(FoldNumbers)
     app.add_post_transform(ItalicProofs)
+    app.add_post_transform(NameCodeOfFigures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

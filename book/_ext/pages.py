@@ -18,16 +18,19 @@ from base64 import b64decode
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import yaml
+from bs4 import BeautifulSoup
 from docutils import nodes
+from offline import text_of
 from sphinx.application import Sphinx
 
 LIVE = Path("build/live")
+DESCRIBED = 200  # characters of a page's description, unless its first sentence has more
 ICONS = "icons.css"
 SIDES = ("width", "height")
 SCRIPT = re.compile(r'<script defer src="([^"]*)scripts/fontawesome\.js[^"]*"></script>')
@@ -183,13 +186,28 @@ def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) ->
     return ""
 
 
+def description(body: str) -> str:
+    """Return the first sentences of a page, of up to 200 characters, for lists of pages."""
+    first = BeautifulSoup(body, "html.parser").select_one("section > p")
+    text = " ".join(text_of(first).split()) if first else ""
+    sentences = re.findall(r".+?[.?!](?=\s|$)", unescape(re.sub(r"<[^>]*>", "", text)))
+    said = ""
+    for sentence in sentences:
+        if said and len(said) + len(sentence) > DESCRIBED:
+            break
+        said += sentence
+    return said
+
+
 def add_to_page(app: Sphinx, page: str, *given: Any) -> None:
-    """Say above its title which part a page belongs to, and load the scripts that it needs.
+    """Say above its title which part a page belongs to, describe it, and load its scripts.
 
     These are the button, where there are code cells, and the plane, where there is a place for it.
     """
     context: dict[str, Any] = given[-2]
     body = context.get("body", "")
+    if said := description(body):
+        context["metatags"] += f'<meta name="description" content="{escape(said)}">\n'
     toc = yaml.safe_load(Path(app.srcdir, "_toc.yml").read_text(encoding="utf-8"))
     if way := way_to(page, toc, app.env.titles):
         context["body"] = body.replace("<h1>", f'<p class="part">{way}</p>\n<h1>', 1)
