@@ -29,6 +29,9 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # Nothing here needs a debugger, and its start-up warning would be stored in notebooks.
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
+# Pictures depend on the installed versions alone: not on settings of Matplotlib in the home of the user, nor on its list
+# of fonts there, which is wrong for good if a Matplotlib whose files were not all there once wrote it.
+export MPLCONFIGDIR := $(abspath $(VENV))/matplotlib
 # What Python has compiled is kept: dozens of kernels and workers start, and each needs all of it.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -54,6 +57,8 @@ $(READY): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(INSTALL) $(RESOLVE) -r $(LOCK)
 	$(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@# The list of fonts is made here: on a slow machine, a chapter that has to make it first warns of it.
+	$(BIN)/python -c 'import matplotlib.font_manager'
 	@touch $@
 
 # One run of each chapter, which its stored outputs are compared with and the book is built from.
