@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -122,10 +122,16 @@ class Audit:
         Positions of the neighbouring tables.
     """
 
-    outputs: tuple[Hashable, ...] = field(repr=False)
+    outputs: tuple[Hashable, ...]
     log_probabilities: FloatArray
     grid: TableGrid
     pairs: IntArray
+
+    def __repr__(self) -> str:  # not the arrays, which fill screens and do not show the loss
+        return (
+            f"Audit(epsilon={self.epsilon:.6g}, event={self.event}, outputs={len(self.outputs)}, "
+            f"tables={self.grid.size})"
+        )
 
     @cached_property
     def _worst(self) -> tuple[float, int, IntArray]:

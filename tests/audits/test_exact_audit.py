@@ -253,6 +253,11 @@ def test_the_reported_tables_and_event_attain_the_loss():
     assert np.exp(audit.log_probabilities).sum(axis=0) == pytest.approx(1, abs=1e-12)
 
 
+def test_an_audit_is_shown_by_its_loss_not_by_its_arrays():
+    audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(2), budget=7, epsilon=1.0))
+    assert repr(audit) == "Audit(epsilon=0.776856, event=((0,),), outputs=2, tables=16)"
+
+
 def test_losses_of_phases_do_not_add_up():
     """The loss of two phases is that of the dearer phase, here the first, to all digits."""
     policy = dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)

@@ -308,8 +308,9 @@ def test_a_gap_that_no_arm_or_not_this_one_can_have_is_answered_by_the_largest(c
          "these features and lie in [0, 1], arm high cannot lead by more"),
         (("--gap", 3, "--reward-range", 1, 5), "at most 2, got 3: with means that are linear in "
          "these features and lie in [1, 5], no arm can lead by more"),
-        (("--gap", 0.05, "--best", "middle"), "arm middle cannot be ahead of all others: choose "
-         "other features, or another arm by --best"),
+        (("--gap", 0.05, "--best", "middle"), "linear in these features and lie in [0, 1], arm "
+         "middle cannot be ahead of all others: choose other features, or another arm by --best, "
+         "or add a constant by --intercept"),
         (("--gap", 1e-17), "--gap must be at least 1e-06, a millionth of the reward range"),
         (("--gap", 3e-6, "--reward-range", 1, 5), "--gap must be at least 4e-06"),
     ):  # fmt: skip

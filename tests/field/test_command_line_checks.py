@@ -197,6 +197,15 @@ def test_plan_start_and_simulate_say_what_they_assume_of_means(options, model, c
     assert "If means are off from those of the table by about" in out
 
 
+def test_a_run_that_ignores_features_has_no_notes_on_them(call, folder):
+    (folder / "arms.csv").write_text("arm,x,y\na,1,2\nb,-1,-2\nc,3,6\n")
+    given = ("plan", "arms.csv", "--budget", 60, "--epsilon", 1)
+    code, out, _ = call(*given)
+    assert (code, "--intercept adds a" in out, "column y is" in out) == (0, True, True)
+    code, out, _ = call(*given, "--misfit", "inf")
+    assert (code, "Note:" in out) == (0, False)
+
+
 def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
     (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
     supposed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)

@@ -54,7 +54,8 @@ def model(policy: dpbai.Policy, name: str = "") -> str:
 
 def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
     """Return the model of a policy, and what to look at in a table of arms before a run."""
-    found = [] if isinstance(policy, dpbai.Baseline) else notes(arms)  # which uses no feature
+    ignored = isinstance(policy, dpbai.DPDesign) and policy.misfit == math.inf
+    found = [] if ignored or isinstance(policy, dpbai.Baseline) else notes(arms)
     return [model(policy), *(f"Note: {note}." for note in found)]
 
 

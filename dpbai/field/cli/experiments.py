@@ -189,9 +189,11 @@ def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
         linear = "with means that are linear in these features"
         if most < gaps.SMALLEST * scale.width:
             more = ", or another arm by --best" if one else ""
+            if not tables.has_constant(features):
+                more += ", or add a constant by --intercept"
             raise ValueError(
-                f"--gap needs an arm that can lead, and {linear}, {which} be ahead of all others: "
-                f"choose other features{more}"
+                f"--gap needs an arm that can lead, and {linear} and lie in [{low:g}, {high:g}], "
+                f"{which} be ahead of all others: choose other features{more}"
             )
         raise ValueError(
             f"--gap must be at most {most:.3g}, got {given.gap:g}: {linear} and lie in [{low:g}, "

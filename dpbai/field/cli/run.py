@@ -244,7 +244,7 @@ def ledger(given: argparse.Namespace) -> Answer:
         Table(["run", "population", "epsilon", "delta", "released"], rows),
         below=[
             *([not_counted] if copies else []),
-            f"Together, for a person who may be in most of them: epsilon = {book.epsilon:.6g}, "
+            f"Together, at most, for any one person: epsilon = {book.epsilon:.6g}, "
             f"delta = {book.delta:.6g}, for all releases of these runs, past and to come. Losses "
             "add up over runs of the same population, and over runs without one. Different "
             "populations are taken to share nobody, as whoever named them stated.",
