@@ -24,6 +24,7 @@ from dpbai.field import cli
 from dpbai.field.cli import arguments as choices
 from dpbai.field.cli import experiments, sheets
 from dpbai.field.cli import run as run_commands
+from dpbai.plans import Stage
 
 COMMANDS = [
     "plan", "start", "next", "tell", "status", "recommend", "simulate", "study", "budget",
@@ -228,15 +229,15 @@ def test_a_plan_is_what_the_policy_plans(policy, call, folder):
     # Every history that may come lies within the ranges.
     rng = np.random.default_rng(0)
     for _ in range(20):
-        active, index = tuple(range(5)), 0
-        while len(active) > 1:
-            index += 1
-            plan = made.phase(index, active)
-            low, _, high = table.loc[index - 1, "pulls"].partition("..")
-            assert int(low) <= plan.cost <= int(high or low)
-            assert len(active) == int(table.loc[index - 1, "arms"])
-            active = tuple(sorted(rng.choice(active, plan.keep, replace=False).tolist()))
-        assert index == len(table)
+        stage = Stage.first(made)  # it hands the phases before to a policy that remembers
+        while not stage.ended:
+            row = table.loc[len(stage.past)]
+            low, _, high = row["pulls"].partition("..")
+            assert int(low) <= stage.phase.cost <= int(high or low)
+            assert len(stage.active) == int(row["arms"])
+            kept = rng.choice(stage.active, stage.phase.keep, replace=False)
+            stage = stage.then(tuple(sorted(kept.tolist())))
+        assert len(stage.past) == len(table)
 
 
 def test_a_plan_of_few_phases_counts_no_pull_twice(call, folder):
