@@ -26,8 +26,9 @@ from urllib.parse import quote
 import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
-from offline import text_of
 from sphinx.application import Sphinx
+
+from offline import text_of
 
 LIVE = Path("build/live")
 DESCRIBED = 200  # characters of a page's description, unless its first sentence has more

@@ -115,7 +115,8 @@ class DPDesign:
     misfit : float, optional
         tau, by how much means are expected to differ from linear ones: a standard deviation, in
         units of the range of the rewards, in [0, 1] or infinite. By default 0.04, see Notes. With 0
-        means are taken to be linear, with infinity features are ignored, as if they were one-hot.
+        means are taken to be linear, with infinity features are ignored, as if they were one-hot. A
+        positive misfit, however small, also admits other candidates than 0 does.
 
     `features`, `budget` and `epsilon` are those of `DPBAI`.
 

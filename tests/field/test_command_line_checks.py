@@ -115,6 +115,8 @@ def test_what_cannot_be_checked_is_answered_with_what_can(call, folder):
     answer(call, folder, "run.json")
     assert "check.json is not finished" in call("misfit", "run.json", "check.json")[2]
     assert "run.json is no holdout" in call("misfit", "run.json", "run.json")[2]
+    assert "each holdout once" in call("misfit", "run.json", "run.json", "./run.json")[2]
+    assert "each arm to hold out once" in call(*hold, BENT, BENT, "--pulls", 5)[2]
     assert "hold out other arms with `dpbai holdout`, such as" in call("misfit", "run.json")[1]
     assert run.labels == tuple(ARMS)
 

@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +27,8 @@ def holdout(given: argparse.Namespace) -> Answer:
     run = resumed(given.run)
     first = _first(run)
     names = sorted({arm_named(run, name) for name in given.held_out}, key=run.labels.index)
+    if len(names) < len(given.held_out):
+        raise ValueError("name each arm to hold out once")
     arms = [run.labels.index(name) for name in names]
     modelled = _by_features(first)
     if own := [run.labels[arm] for arm in arms if arm not in modelled]:
@@ -153,6 +156,8 @@ def _holdouts(
     run: Session, paths: list[str]
 ) -> Iterator[tuple[str, Phase, tuple[float, ...], None]]:
     """Yield the holdouts in these files, with arms numbered as in the run."""
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        raise ValueError("name each holdout once: it would be compared twice")
     for path in paths:
         session = resumed(path)
         if not isinstance(session.policy, linearity.Holdout):
