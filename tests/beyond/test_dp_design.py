@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from oracles import bad_features
+from oracles import bad_features, seen_by_least_squares
+from remembering import walk
 
 import dpbai
 from dpbai import DPBAI, DPDesign, private_design
@@ -27,16 +28,6 @@ def least(features, **options):
     except ValueError as error:
         return int(re.search(r"budget must be at least (\d+)", str(error)).group(1))
     return 1
-
-
-def walk(policy, seed=0):
-    """Yield the phases on a path whose survivors are drawn at random."""
-    rng = np.random.default_rng(seed)
-    active, past = tuple(range(len(policy.features))), ()
-    while len(active) > 1:
-        past += (policy.phase(len(past) + 1, active, past),)
-        yield past[-1]
-        active = tuple(sorted(rng.choice(active, past[-1].keep, replace=False).tolist()))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
@@ -111,9 +102,7 @@ def test_estimates_are_generalised_least_squares_of_all_releases():
 @settings(max_examples=20)
 @given(features=bad_features(max_arms=12, max_dimension=4), seed=st.integers(0, 2**32))
 def test_noiseless_linear_means_have_the_right_differences(features, seed):
-    features = features / np.abs(features).max(axis=0, where=features != 0, initial=1e-300)
-    lengths = np.abs(features).max(axis=1)
-    features = features[(lengths == 0) | (lengths > 1e-6 * lengths.max())]
+    features = seen_by_least_squares(features)
     if len(features) < 2:
         return
     theta = np.random.default_rng(seed).normal(size=features.shape[1])

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from remembering import walk
 
 import dpbai
 from dpbai import DPDesign
@@ -13,16 +14,6 @@ from dpbai.field import cli
 
 RNG = np.random.default_rng(5)
 FEATURES = RNG.normal(size=(20, 4))
-
-
-def walk(policy, seed=0):
-    """Yield the phases on a path whose survivors are drawn at random."""
-    rng = np.random.default_rng(seed)
-    active, past = tuple(range(len(policy.features))), ()
-    while len(active) > 1:
-        past += (policy.phase(len(past) + 1, active, past),)
-        yield past[-1]
-        active = tuple(sorted(rng.choice(active, past[-1].keep, replace=False).tolist()))
 
 
 @pytest.mark.parametrize(("misfit", "epsilon"), [(0.01, 0.3), (0.05, 1.0), (0.5, math.inf)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import FALSE_ALARM, bad_features, best_subsets, ladder
+from oracles import FALSE_ALARM, bad_features, best_subsets, ladder, seen_by_least_squares
 from plain_loop import DPBAILoop, ODLoop
 from scipy import stats
 
@@ -334,10 +334,7 @@ def test_too_small_a_budget_names_the_least_one_that_works(name, features):
 @given(features=bad_features(max_arms=15), seed=st.integers(0, 2**32))
 def test_estimates_of_noiseless_linear_means_are_those_means(name, features, seed):
     """With true means for empirical ones and no noise, each policy estimates all means exactly."""
-    features = features / np.abs(features).max(axis=0, where=features != 0, initial=1e-300)
-    lengths = np.abs(features).max(axis=1)
-    # Least squares in given coordinates cannot see arms a hundred million times shorter.
-    features = features[(lengths == 0) | (lengths > 1e-6 * lengths.max())]
+    features = seen_by_least_squares(features)
     if len(features) < 2:
         return
     theta = np.random.default_rng(seed).normal(size=features.shape[1])

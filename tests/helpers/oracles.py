@@ -147,3 +147,13 @@ def bad_features(draw: st.DrawFn, max_arms: int = 25, max_dimension: int = 6) ->
     if draw(st.booleans()):
         features = features * rng.choice([1e-8, 1.0, 1.0, 1.0, 1e8], size=(arms, 1))
     return features
+
+
+def seen_by_least_squares(features: np.ndarray) -> np.ndarray:
+    """Return the arms with columns of like size, without arms a million times shorter than others.
+
+    Least squares in given coordinates cannot see arms a hundred million times shorter.
+    """
+    features = features / np.abs(features).max(axis=0, where=features != 0, initial=1e-300)
+    lengths = np.abs(features).max(axis=1)
+    return features[(lengths == 0) | (lengths > 1e-6 * lengths.max())]

@@ -1,9 +1,9 @@
-"""Tiny policies that remember, and their plain loop."""
+"""Tiny policies that remember, their plain loop, and a path through the plans of any such one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -110,3 +110,13 @@ class TwoCoordinates:
             remembered=1,
             delta=self.delta,
         )
+
+
+def walk(policy: dpbai.DPDesign, seed: int = 0) -> Iterator[Phase]:
+    """Yield the phases on a path whose survivors are drawn at random."""
+    rng = np.random.default_rng(seed)
+    active, past = tuple(range(len(policy.features))), ()
+    while len(active) > 1:
+        past += (policy.phase(len(past) + 1, active, past),)
+        yield past[-1]
+        active = tuple(sorted(rng.choice(active, past[-1].keep, replace=False).tolist()))
