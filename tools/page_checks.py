@@ -227,14 +227,12 @@ def pale_print(page: Page) -> list[str]:
 
 def needless_tab_stops(page: Page) -> list[str]:
     """The tab key stops at what can be used or scrolled, and nowhere else."""
-    look = """() => [...document.querySelectorAll("article [tabindex='0']")]
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article [tabindex='0']")]
           .filter(e => !e.matches("a, button, input, select, summary, [role=button], .scrolls, img")
                        && e.scrollWidth <= e.clientWidth + 1)
           .map(e => "a needless tab stop: " + e.outerHTML.slice(0, 80))"""
-    if not page.evaluate(look):
-        return []
-    page.wait_for_timeout(1000)  # after a change of width the theme looks again, but not at once
-    return page.evaluate(look)
+    )
 
 
 def blurred_images(page: Page) -> list[str]:

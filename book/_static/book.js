@@ -12,9 +12,15 @@ function makeScrollable() {
     const scrolls = width > element.clientWidth + 1
       && /auto|scroll/.test(getComputedStyle(element).overflowX);
     element.classList.toggle("scrolls", scrolls);
-    if (scrolls) element.tabIndex = 0;
-    else element.removeAttribute("tabindex");
+    if (scrolls && element.tabIndex !== 0) element.tabIndex = 0;
+    else if (!scrolls && element.hasAttribute("tabindex")) element.removeAttribute("tabindex");
   }
+}
+
+// The theme, too, makes code focusable, whenever the page changes, and by another rule: ours is kept.
+function keepTabStops(article) {
+  const theirs = new MutationObserver(makeScrollable);
+  theirs.observe(article, { subtree: true, attributes: true, attributeFilter: ["tabindex"] });
 }
 
 // Printed columns stay columns on a phone, and scroll; sentences go on in the next line.
@@ -268,6 +274,7 @@ window.addEventListener("load", () => {
   unlistCitations();
   keepColumns();
   makeScrollable();
+  keepTabStops(article);
   article.addEventListener("click", enlarge);
   article.addEventListener("keydown", (event) => event.key === "Enter" && enlarge(event));
   window.MathJax?.startup?.promise?.then(makeScrollable);

@@ -79,6 +79,22 @@ def test_what_is_around_a_page_is_used_by_keys(context: BrowserContext) -> None:
     visit.page.close()
 
 
+def test_code_without_a_scroll_bar_is_no_tab_stop_although_the_theme_says_so(
+    context: BrowserContext,
+) -> None:
+    visit = page_checks.Visit(context, HTML / "book" / "your_own_arms.html")
+    visit.page.set_viewport_size(page_checks.PHONE)
+    visit.page.locator("article pre.scrolls").first.wait_for()
+    still = visit.page.locator("article pre:not(.scrolls)")
+    assert still.count() > 10
+    still.evaluate_all("elements => { for (const e of elements) e.tabIndex = 0; }")
+    assert page_checks.needless_tab_stops(visit.page) == []
+    scrolls = visit.page.locator("article pre.scrolls").first
+    scrolls.evaluate("e => { e.tabIndex = -1; }")
+    assert scrolls.evaluate("e => e.tabIndex") == 0
+    visit.page.close()
+
+
 def test_first_page_leads_to_the_book(context: BrowserContext) -> None:
     page = context.new_page()
     page.goto((HTML / "index.html").as_uri())
