@@ -189,8 +189,8 @@ class Phase:
         `released` has shape (trials, remembered + q). Of arms that tie for the last places, all are
         equally likely to survive; `rng` is used only then.
         """
-        some, kept = self._ranking.survivors(released, rng)
-        arms: IntArray = np.asarray(self.active, dtype=np.int64)[some]
+        kept = self._ranking.survivors(released, rng)
+        arms: IntArray = np.asarray(self.active, dtype=np.int64)
         if self.keep > 1:
             return arms[np.nonzero(kept.T)[1]].reshape(len(released), self.keep)
         numbers = np.arange(len(arms), dtype=np.float64)  # a product of floats is fast
@@ -198,10 +198,8 @@ class Phase:
 
     def survivals(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
         """Return in how many trials each active arm survives; shape and ties as in `survivors`."""
-        some, kept = self._ranking.survivors(released, rng)
-        times = np.zeros(len(self.active), dtype=np.int64)
-        times[some] = [np.count_nonzero(row) for row in kept]
-        return times
+        kept = self._ranking.survivors(released, rng)
+        return np.array([np.count_nonzero(row) for row in kept])
 
     @cached_property
     def _ranking(self) -> Ranking:

@@ -7,15 +7,11 @@ are the sum of the difference's `abs(row[j])` times `abs(released[j])` plus the 
 statistic j (for rewards of 1). So neither units of features or arms nor nearly equal rows matter.
 The rule depends on the plan and its release only, so it costs no privacy. Arms that tie for the
 last places are equally likely to survive: relabelling the arms relabels the law of the survivors.
-
-With one survivor and at most two coordinates only vertices of the convex hull of the decoder's rows
-can have the largest estimate. Only they are compared, unless there may be a tie.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,9 +23,6 @@ BoolArray = NDArray[np.bool_]
 
 ROUNDING = 2.0**-36
 """Relative: rounding errors of estimates are smaller, and true differences of estimates rarely."""
-
-_NEAR = 1e-3  # relative distance to a vertex up to which an arm is compared, too
-_MANY_ARMS, _MANY_TRIALS = 8, 2**10  # from which on excluding arms that cannot be first saves time
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,76 +58,46 @@ class Ranking:
             equal[np.ix_(rows, alike(decoder, arm))] = True
         return (lead > 0) & ~equal, equal
 
-    def survivors(
-        self, released: FloatArray, rng: np.random.Generator
-    ) -> tuple[IntArray, BoolArray]:
-        """Return some arms, and which of them survive: the others do not; shape (len, trials)."""
-        trials, everyone = len(released), np.arange(self.arms)
+    def survivors(self, released: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Return which arms survive, shape (arms, trials)."""
         if self.keep == self.arms:
-            return everyone, np.ones((self.arms, trials), dtype=np.bool_)
-        few = trials < _MANY_TRIALS or self.arms < _MANY_ARMS
-        compared, decoder = (everyone, self.decoder) if few else self._contenders
+            return np.ones((self.arms, len(released)), dtype=np.bool_)
         columns = np.ascontiguousarray(released.T)
-        estimates = columns if decoder is None else decoder @ columns
-        sizes = np.maximum(columns.max(axis=1), -columns.min(axis=1)) + self.reach
-        if decoder is not None:
-            sizes = np.abs(decoder) @ sizes
-        # Beyond this margin no two arms tie, including those that are not compared, whose distance
-        # to a vertex is at least a share `_NEAR`.
-        margin = 2 * ROUNDING / _NEAR * sizes.max()
-        last = len(estimates) - self.keep
+        estimates, sizes = columns, np.maximum(columns.max(axis=1), -columns.min(axis=1))
+        sizes = sizes + self.reach
+        if self.decoder is not None:
+            estimates, sizes = self.decoder @ columns, np.abs(self.decoder) @ sizes
+        # Beyond this margin no two arms tie, nor do arms whose rows are alike.
+        margin = 4 * ROUNDING * len(columns) * sizes.max()
+        last = self.arms - self.keep
         first = self.keep == 1
         least = estimates.max(axis=0) if first else np.partition(estimates, last, axis=0)[last]
-        above = estimates >= least - margin
-        if np.count_nonzero(above) == trials * self.keep:
-            return compared, above
-        unclear = np.flatnonzero(above.sum(axis=0) > self.keep)
-        kept = np.zeros((self.arms, trials), dtype=np.bool_)
-        kept[compared] = above
-        kept[:, unclear] = False
-        kept[self._drawn(released[unclear], rng).T, unclear] = True
-        return everyone, kept
+        kept = np.asarray(estimates >= least - margin)
+        if np.count_nonzero(kept) > self.keep * len(released):
+            unclear = np.flatnonzero(kept.sum(axis=0) > self.keep)
+            kept[:, unclear] = self._drawn(released[unclear], rng).T
+        return kept
 
-    def _drawn(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return positions of the survivors, shape (trials, keep), where some arms may tie."""
+    def _drawn(self, released: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Return which arms survive where some may tie, shape (trials, arms)."""
         sure, equal = self.tied(released)
         order = np.where(sure, 2.0, np.where(equal, 1.0, -1.0))
         drawn = (sure | equal).sum(axis=1) > self.keep
         chance = rng.random((np.count_nonzero(drawn), self.arms))
         order[drawn] = np.where(equal[drawn], chance, order[drawn])
-        return np.argpartition(-order, self.keep - 1, axis=1)[:, : self.keep]
-
-    @cached_property
-    def _contenders(self) -> tuple[IntArray, FloatArray | None]:
-        """The arms that may come first, vertices and all near them, and their decoder rows."""
-        if self.keep > 1 or self.decoder is None or self.decoder.shape[1] not in (1, 2):
-            return np.arange(self.arms), self.decoder
-        points = np.pad(self.decoder, ((0, 0), (0, 2 - self.decoder.shape[1])))
-        order = np.lexsort(points.T).tolist()
-        x, y = points.T.tolist()
-        vertices: list[int] = []
-        for way in (order, order[::-1]):  # one half of the hull, then the other
-            chain: list[int] = []
-            for k in way:
-                while len(chain) > 1:
-                    i, j = chain[-2:]
-                    if (x[j] - x[i]) * (y[k] - y[i]) > (y[j] - y[i]) * (x[k] - x[i]):
-                        break
-                    chain.pop()
-                chain.append(k)
-            vertices += chain
-        near = [alike(self.decoder, row, within=_NEAR) for row in set(vertices)]
-        some = np.flatnonzero(np.any(near, axis=0))
-        return some, self.decoder[some]
+        kept = np.zeros(order.shape, dtype=np.bool_)
+        chosen = np.argpartition(-order, self.keep - 1, axis=1)[:, : self.keep]
+        np.put_along_axis(kept, chosen, True, axis=1)
+        return kept
 
 
-def alike(decoder: FloatArray, row: int, *, within: float = ROUNDING) -> BoolArray:
+def alike(decoder: FloatArray, row: int) -> BoolArray:
     """Return which arms tie with that of a row, whatever is released; shape (arms,)."""
     units = np.abs(decoder).max(axis=0)
     scaled = decoder / np.where(units > 0, units, 1.0)
     sizes = np.abs(scaled).sum(axis=1)
     distance = np.abs(scaled - scaled[row]).sum(axis=1)
-    return np.asarray(distance <= within * (sizes + sizes[row]))
+    return np.asarray(distance <= ROUNDING * (sizes + sizes[row]))
 
 
 def sorted_rows(rows: NDArray[Any]) -> tuple[IntArray, BoolArray]:

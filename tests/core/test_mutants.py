@@ -65,7 +65,7 @@ def survivors_with(change):
         order = np.argsort(-estimates, axis=1, kind="stable")
         kept = np.zeros(estimates.shape[::-1], dtype=bool)
         kept[order[:, :keep].T, np.arange(len(estimates))] = True
-        return np.arange(self.arms), kept
+        return kept
 
     return survivors
 

@@ -113,8 +113,8 @@ def test_small_differences_are_none():
 
 @given(seed=st.integers(0, 2**32), q=st.integers(1, 2), lattice=st.booleans())
 @settings(max_examples=15)
-def test_leaving_out_arms_that_cannot_be_first_changes_nothing(seed, q, lattice):
-    """Many trials at once compare vertices of a convex hull, few compare all arms."""
+def test_many_trials_at_once_have_the_survivors_that_pairs_of_arms_have(seed, q, lattice):
+    """`survivors` compares pairs only where there may be a tie, `tied` everywhere."""
     rng = np.random.default_rng(seed)
     if lattice:  # many on one edge, and many alike
         decoder, released = (rng.integers(-2, 3, (n, q)).astype(float) for n in (30, 2048))

@@ -258,6 +258,5 @@ class Run:
         for places in (np.flatnonzero(~out), np.flatnonzero(out)):
             if keep := min(phase.keep - len(kept), len(places)):
                 ranking = Ranking(phase.decoder[places], phase.reach, keep)
-                some, survive = ranking.survivors(statistics, chance)
-                kept += places[some[survive[:, 0]]].tolist()
+                kept += places[ranking.survivors(statistics, chance)[:, 0]].tolist()
         return [phase.active[place] for place in sorted(kept)]
