@@ -14,7 +14,7 @@ from . import (
     upper,
 )
 from .audits import exact_audit, monte_carlo_audit, pull_audit
-from .beyond import DPDesign, private_design, smallest_budget, smallest_epsilon
+from .beyond import DPDesign, DPHalving, private_design, smallest_budget, smallest_epsilon
 from .certificate import certificate, certify
 from .exact import error_bounds, exact_error, exact_success
 from .field.session import (
@@ -26,7 +26,6 @@ from .field.session import (
     SessionError,
 )
 from .g_optimal import g_optimal_design
-from .halving import DPHalving
 from .hardness import hardness
 from .instance import Instance, hard_instances, synthetic, two_armed
 from .max_det import max_det

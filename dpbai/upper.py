@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 
 from dpbai import _check
-from dpbai.halving import DPHalving, HalvingBound, halving_bound
 from dpbai.hardness import Hardness, Regime, hardness, regime
 from dpbai.instance import Instance
 from dpbai.lemmas import (
@@ -36,12 +35,10 @@ from dpbai.schedule import Schedule, ceil_div, pulls_max_det
 
 __all__ = [
     "ExplicitBound",
-    "HalvingBound",
     "Regime",
     "Step",
     "explicit_upper_bound",
     "gauss_upper_bound",
-    "halving_bound",
     "path_bound",
     "regime",
     "upper_bound",
@@ -117,8 +114,9 @@ def upper_bound(policy: Policy, instance: Instance) -> float:
     ----------
     policy : Policy
         For `DPBAI` the bound is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved for
-        sufficiently large T only; `explicit_upper_bound` gives bounds for every T. For `DPHalving`
-        it is `halving_bound`, and for others, such as `DPDesign`, `path_bound`: for every T.
+        sufficiently large T only; `explicit_upper_bound` gives bounds for every T. For a policy
+        with a method `error_bound(instance)`, such as `DPHalving`, it is that; for others, such as
+        `DPDesign`, it is `path_bound`, for every T.
     instance : Instance
         With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving with linear
         means.
@@ -130,15 +128,14 @@ def upper_bound(policy: Policy, instance: Instance) -> float:
     ValueError
         If policy and instance do not match, or `path_bound` has too many paths to follow.
     """
-    if isinstance(policy, DPBAIGauss):
-        raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
-    if type(policy) is DPHalving:
-        return halving_bound(policy, instance).value
-    if not isinstance(policy, DPBAI):
-        return path_bound(policy, instance)
-    hard = _checked_hardness(policy, instance)
-    schedule = policy.schedule
-    return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
+    if isinstance(policy, DPBAI):
+        if isinstance(policy, DPBAIGauss):
+            raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
+        hard, schedule = _checked_hardness(policy, instance), policy.schedule
+        return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
+    if hasattr(policy, "error_bound"):
+        return float(policy.error_bound(instance))
+    return path_bound(policy, instance)
 
 
 def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:

@@ -35,7 +35,6 @@ CORE = [
     "tails",
     "lemmas",
     "paths",
-    "halving",
     "lower",
     "upper",
     "certificate",

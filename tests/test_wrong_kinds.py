@@ -181,8 +181,8 @@ CALLS |= {
     "upper.path_bound": (
         upper.path_bound, {"policy": POLICY, "instance": INSTANCE, "limit": 100},
     ),
-    "upper.halving_bound": (
-        upper.halving_bound,
+    "beyond.halving_bound": (
+        dpbai.beyond.halving_bound,
         {"policy": dpbai.DPHalving(X, **PLAN), "instance": INSTANCE},
     ),
     "tails.bernstein": (

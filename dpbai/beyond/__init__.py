@@ -1,13 +1,15 @@
-"""What the book adds to the paper: a policy, designs for it, searches, checks of linearity.
+"""What the book adds to the paper: policies, designs for them, searches, checks of linearity.
 
-`DPDesign` pulls by a design for private estimates, `private_design`, and plans its phases by a
-rehearsal on made-up arms. `smallest_budget` and `smallest_epsilon` find what a given error needs;
+`DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error. `DPDesign` pulls
+by a design for private estimates, `private_design`, and plans its phases by a rehearsal on made-up
+arms. `smallest_budget` and `smallest_epsilon` find what a given error needs;
 `gaps` makes instances in which the best arm leads by a given gap; `linearity` compares two
 estimates of the same means, and names the arms that no linear means make the best. Nothing here is
 in the paper, or knows of real rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign
+from dpbai.beyond.halving import DPHalving, HalvingBound, halving_bound
 from dpbai.beyond.linearity import Fit, Holdout, Misfit, cannot_lead, fit, holdout, limits, misfit
 from dpbai.beyond.planning import (
     SearchError,
@@ -20,7 +22,9 @@ from dpbai.beyond.private import PrivateDesign, private_design
 
 __all__ = [
     "DPDesign",
+    "DPHalving",
     "Fit",
+    "HalvingBound",
     "Holdout",
     "Misfit",
     "PrivateDesign",
@@ -29,6 +33,7 @@ __all__ = [
     "SmallestEpsilon",
     "cannot_lead",
     "fit",
+    "halving_bound",
     "holdout",
     "limits",
     "misfit",

@@ -19,12 +19,11 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai._describe import class_name, plain, restored
-from dpbai.beyond import DPDesign, Holdout
+from dpbai.beyond import DPDesign, DPHalving, Holdout
 from dpbai.certificate import Certificate
 from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
 from dpbai.field.session.records import Batch, Released, SessionError
 from dpbai.field.session.run import Run
-from dpbai.halving import DPHalving
 from dpbai.noise import LAWS, Mechanism
 from dpbai.phase import Phase, Policy
 from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI

@@ -40,7 +40,7 @@ class DPHalving(ODLinBAI):
     epsilon : float
         Privacy parameter, positive; infinity means no noise.
 
-    `features` and `budget` are those of `ODLinBAI`. See `halving_bound` for a bound on the error.
+    `features` and `budget` are those of `ODLinBAI`.
     """
 
     _: KW_ONLY
@@ -74,6 +74,10 @@ class DPHalving(ODLinBAI):
         return (
             Phase(index, active, active, (most,) * size, self._noise, keep, sums, np.eye(size)),
         )
+
+    def error_bound(self, instance: Instance) -> float:
+        """Return the value of `halving_bound`."""
+        return halving_bound(self, instance).value
 
     @property
     def _noise(self) -> Noise:

@@ -12,7 +12,8 @@ from scipy import stats
 
 import dpbai
 from dpbai import DPHalving
-from dpbai.upper import halving_bound, path_bound
+from dpbai.beyond import halving_bound
+from dpbai.upper import path_bound
 
 
 def _instance(arms, dimension, seed=0):
