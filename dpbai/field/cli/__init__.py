@@ -45,6 +45,7 @@ def _main(argv: Sequence[str] | None) -> int:
     from dpbai.beyond.planning import SearchError
     from dpbai.field.session import SessionError
 
+    interrupted = "interrupted"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         # These are for the authors of the packages that this one uses.
@@ -52,7 +53,8 @@ def _main(argv: Sequence[str] | None) -> int:
         warnings.showwarning = _note
         try:
             if given.command in _STEPS and current_thread() is main_thread():
-                # So that the message on Ctrl-C, below, can say how to see what was saved.
+                interrupted += "; `dpbai status` shows what has been recorded"
+                # An exception, in place of the end of the process, so that this is printed.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             _run(given)
             if sys.stdout and not sys.stdout.closed:
@@ -60,10 +62,7 @@ def _main(argv: Sequence[str] | None) -> int:
         except BrokenPipeError:
             pass  # whatever read the output has ended, for instance `head`
         except KeyboardInterrupt:
-            hint = (
-                "; `dpbai status` shows what has been recorded" if given.command in _STEPS else ""
-            )
-            return _failed(f"interrupted{hint}", INTERRUPTED)
+            return _failed(interrupted, INTERRUPTED)
         except SearchError as error:
             return _failed(error, FAILED)
         except MemoryError as error:
@@ -79,12 +78,11 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run(given: argparse.Namespace) -> None:
     """Execute a command, print its answer, and write its table and its figure."""
-    from dpbai.field.cli import tables
+    from dpbai.field.cli import answers
     from dpbai.field.session.rewards import checked_range
 
     refuse_to_overwrite(given)
-    output, figure = (vars(given).get(name) for name in ("output", "figure"))
-    if figure:
+    if given.figure:
         import_module("dpbai.field.figures")  # with an error if Matplotlib is missing
         import_module("matplotlib").use("Agg")  # which opens no window
     if "reward_range" in given:
@@ -93,19 +91,19 @@ def _run(given: argparse.Namespace) -> None:
         except ValueError as error:
             given.refuse(f"argument --reward-range: {error}")
     answer = function(given.command)(given)
-    table = answer.table
+    columns = answer.columns or given.columns
     # What was saved must be acknowledged.
     saved = given.command in (*_STEPS, "start", "holdout")
     with acknowledging() if saved else nullcontext():
-        answer.show(as_json=vars(given).get("json", False))
-    if output and table:
-        with Path(output).open("w", encoding="utf-8", newline="") as opened:
-            tables.write(table, opened)
-    if figure and table and table.draw:
+        answer.show(columns, as_json=given.json)
+    if given.output and answer.rows is not None:
+        with Path(given.output).open("w", encoding="utf-8", newline="") as opened:
+            answers.write(columns, answer.rows, opened)
+    if given.figure and answer.draw:
         # The same bytes each time: an SVG without a date and without random names.
-        dated = {"Date": None} if figure.endswith(".svg") else {}
+        dated = {"Date": None} if given.figure.endswith(".svg") else {}
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
-            table.draw().savefig(figure, bbox_inches="tight", metadata=dated)
+            answer.draw().savefig(given.figure, bbox_inches="tight", metadata=dated)
 
 
 def _failed(reason: object, code: int) -> int:

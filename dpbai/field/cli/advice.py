@@ -27,29 +27,30 @@ _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|
 
 def model(policy: dpbai.Policy, name: str = "") -> str:
     """Return what a policy, called by this name, assumes of the means."""
-    of = f"Model of {name}" if name else "Model"
     arms, dimension = len(policy.features), rank(policy.features)
     misfit = policy.misfit if isinstance(policy, dpbai.DPDesign) else 0.0
     if isinstance(policy, dpbai.Baseline):
-        return f"{of}: none. Each arm is estimated from its own rewards."
-    if dimension == arms:
-        return f"{of}: none. The features leave all means free, and spare no pulls."
-    if isinstance(policy, dpbai.DPBAI | dpbai.DPBAIGauss) and not pulls_max_det(dimension, arms):
-        return (
-            f"{of}: none. With {dimension} features for {arms} arms, phase 1 pulls every arm, as "
+        text = "none. Each arm is estimated from its own rewards."
+    elif dimension == arms:
+        text = "none. The features leave all means free, and spare no pulls."
+    elif isinstance(policy, dpbai.DPBAI | dpbai.DPBAIGauss) and not pulls_max_det(dimension, arms):
+        text = (
+            f"none. With {dimension} features for {arms} arms, phase 1 pulls every arm, as "
             "baseline does: the features spare no pulls."
         )
-    if misfit == math.inf:
-        return f"{of}: none. The features are ignored."
-    if not misfit:
-        return (
-            f"{of}: means are exactly linear in the features. If they are not, the answer may be "
-            f"wrong however large the budget is: {DEFAULT} with --misfit allows for deviations."
+    elif misfit == math.inf:
+        text = "none. The features are ignored."
+    elif misfit:
+        text = (
+            f"means are linear in the features, up to deviations of about {misfit:g} of the reward "
+            "range."
         )
-    return (
-        f"{of}: means are linear in the features, up to deviations of about {misfit:g} of the "
-        "reward range."
-    )
+    else:
+        text = (
+            "means are exactly linear in the features. If they are not, the answer may be wrong "
+            f"however large the budget is: {DEFAULT} with --misfit allows for deviations."
+        )
+    return f"Model{f' of {name}' if name else ''}: {text}"
 
 
 def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
@@ -68,37 +69,45 @@ def notes(arms: Arms) -> list[str]:
             "are all 0 a mean of 0. For features such as prices or sizes this is wrong, and the "
             "best arm may never be found: --intercept adds a constant"
         )
+    indicators = arms.indicators
+    needless = _needless(features)
+    if named := [column for column in needless if arms.sources[column] == arms.columns[column]]:
+        found.append(f"{_columns(arms, named)} {_NEEDLESS}: leave it out with --features")
+    for source, every in indicators.items():
+        if words := [column for column in every if column in needless]:
+            way = (
+                f"leave {quoted(source)} out of --categorical"
+                if words == every
+                else f"replace --categorical {quoted(source)} by a column of 0 and 1 for each "
+                "of the other words"
+            )
+            found.append(f"{_columns(arms, words)} {_NEEDLESS}: {way}")
     columns = range(len(arms.columns))
-    if needless := _needless(features):
-        if named := [column for column in needless if arms.sources[column] == arms.columns[column]]:
-            found.append(f"{_columns(arms, named)} {_NEEDLESS}: leave it out with --features")
-        for source in dict.fromkeys(arms.sources[column] for column in needless):
-            words = [column for column in needless if _is_indicator(arms, column, source)]
-            every = [column for column in columns if _is_indicator(arms, column, source)]
-            if words:
-                way = (
-                    f"leave {quoted(source)} out of --categorical"
-                    if words == every
-                    else f"replace --categorical {quoted(source)} by a column of 0 and 1 for each "
-                    "of the other words"
-                )
-                found.append(f"{_columns(arms, words)} {_NEEDLESS}: {way}")
     if numbering := [column for column in columns if _is_numbering(arms, column)]:
         found.append(
             f"{_columns(arms, numbering)} used as a feature, and looks like a numbering of the "
             "arms: if it is one, leave it out with --features"
         )
-    found += _lists(arms)
+    for source, every in indicators.items():
+        names = [arms.columns[column].removeprefix(f"{source}=") for column in every]
+        parts = {sign: {part.strip() for n in names for part in n.split(sign)} for sign in _LISTING}
+        if sign := next((sign for sign in _LISTING if len(parts[sign]) < len(names)), ""):
+            example = next(name for name in names if sign in name)
+            found.append(
+                f"column {quoted(source)} holds lists, such as {quoted(example)}, each of which "
+                f"became a category: write a column of 0 and 1 for each of the {len(parts[sign])} "
+                f"words in them instead (with pandas, table[{source!r}].str.get_dummies({sign!r}))"
+            )
     if rank(features) == len(features) > 1 and arms.columns != arms.labels:  # not --one-hot
         found.append(
             f"the {len(features)} arms have {len(features)} independent features, which do not "
             "relate the means of different arms: they spare no pulls, and dp-bai is then baseline"
         )
     if len(features) <= _MOST_ARMS and (out := cannot_lead(features)):
-        names = listed([quoted(arms.labels[arm]) for arm in out], 300)
+        labels = listed([quoted(arms.labels[arm]) for arm in out], 300)
         found.append(
             f"{len(out)} of the {len(features)} arms cannot be the best if means are linear in the "
-            f"features: {names}. If one of them may be the best, use --one-hot, or features in "
+            f"features: {labels}. If one of them may be the best, use --one-hot, or features in "
             "which it is no mixture of other arms"
         )
     return found
@@ -117,22 +126,20 @@ def fitted(session: Session) -> str:
         f"If means are off by {found.misfit:g} of the reward range, this test finds it in "
         f"{100 * found.power:.0f} % of runs"
     )
-    if found.chance < _LEVEL:
+    if found.chance >= _LEVEL:
+        doubt = ", so this result says little" if found.power < _POWER else ""
+        return f"The releases fit means that are linear in the features. {power}{doubt}."
+    way = f"The answer may be wrong: plan the next run by {DEFAULT} with --misfit, or --one-hot."
+    if tau:
         way = (
-            f"The answer may be wrong: plan the next run by {DEFAULT} with --misfit, or --one-hot."
+            f"This run allows for deviations of about {tau:g}; if larger ones are likely, give "
+            "the next run a larger --misfit, or --one-hot."
         )
-        if tau:
-            way = (
-                f"This run allows for deviations of about {tau:g}; if larger ones are likely, give "
-                "the next run a larger --misfit, or --one-hot."
-            )
-        return (
-            "The releases do not fit means that are linear in the features: if means were, "
-            f"releases would differ as much in {100 * max(found.chance, 5e-4):.2g} % of runs at "
-            f"most. {power}. {way}"
-        )
-    doubt = ", so this result says little" if found.power < _POWER else ""
-    return f"The releases fit means that are linear in the features. {power}{doubt}."
+    return (
+        "The releases do not fit means that are linear in the features: if means were, releases "
+        f"would differ as much in {100 * max(found.chance, 5e-4):.2g} % of runs at most. {power}. "
+        f"{way}"
+    )
 
 
 def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
@@ -168,30 +175,6 @@ def _needless(features: FloatArray) -> list[int]:
         return []
     ranks = [rank(features[:, :count]) if count else 0 for count in range(dimension + 1)]
     return [column for column in range(dimension) if ranks[column + 1] == ranks[column]]
-
-
-def _is_indicator(arms: Arms, column: int, source: str) -> bool:
-    return arms.sources[column] == source and arms.columns[column] != source
-
-
-def _lists(arms: Arms) -> list[str]:
-    """Return notes on columns whose words are lists of words."""
-    found = []
-    for source in dict.fromkeys(arms.sources):
-        columns = [k for k in range(len(arms.columns)) if _is_indicator(arms, k, source)]
-        words = [arms.columns[k].removeprefix(f"{source}=") for k in columns]
-        for sign in _LISTING:
-            parts = {part.strip() for word in words for part in word.split(sign)}
-            if len(parts) < len(words):
-                example = next(word for word in words if sign in word)
-                found.append(
-                    f"column {quoted(source)} holds lists, such as {quoted(example)}, each of "
-                    f"which became a category: write a column of 0 and 1 for each of the "
-                    f"{len(parts)} words in them instead (with pandas, "
-                    f"table[{source!r}].str.get_dummies({sign!r}))"
-                )
-                break
-    return found
 
 
 def _is_numbering(arms: Arms, column: int) -> bool:

@@ -54,7 +54,6 @@ NOISE: dict[str, Callable[[], Mechanism]] = {
     "opendp": lambda: dpbai.OpenDPNoise(),
     "numpy": lambda: dpbai.NumpyNoise(),
 }
-FIGURES = (".png", ".svg")
 STANDARD_INPUT = "-"
 EPILOG = """\
 from two files to a recommendation:
@@ -144,8 +143,8 @@ def written(text: str) -> str:
 
 
 def _figure(text: str) -> str:
-    if not text.endswith(FIGURES):
-        raise argparse.ArgumentTypeError(f"must end in {' or '.join(FIGURES)}, got {text!r}")
+    if not text.endswith((".png", ".svg")):
+        raise argparse.ArgumentTypeError(f"must end in .png or .svg, got {text!r}")
     return written(text)
 
 
@@ -168,9 +167,19 @@ def trials(default: int, text: str = "simulated runs") -> Option:
 
 
 def output(*columns: str) -> Option:
-    """Return the option for a CSV file to write."""
+    """Return what declares the columns of a command's answer, and the option to write them."""
     text = f"write a CSV file: {', '.join(columns)}"
-    return option("-o", text, "--output", type=written, metavar="FILE")
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-o", "--output", help=text, type=written, metavar="FILE")
+        parser.set_defaults(columns=columns)
+
+    return add
+
+
+def fixed(**values: Any) -> Option:
+    """Return what gives a command the value of an option that it does not offer."""
+    return methodcaller("set_defaults", **values)
 
 
 ARM_COLUMN = option("--arm-column", "the column that names the arms (default: arm)", default="arm",
@@ -231,7 +240,8 @@ SUPPOSED: list[Option | list[Option]] = [
             "linear means can be"),
     ],
     best("with --gap: the best arm (default: that with the smallest gaps in all)"),
-    option("--rewards", "law of rewards (default bernoulli)", choices=REWARDS, default="bernoulli"),
+    option("--rewards", "law of rewards (default bernoulli)", choices=REWARDS, default="bernoulli",
+           dest="law"),
     reward_range("the scale of rewards, means, gaps and losses (default 0 1)"),
     WITHIN,
 ]
@@ -239,31 +249,30 @@ SUPPOSED: list[Option | list[Option]] = [
 # fmt: on
 
 
+_READ = {
+    "arms": "the table of arms", "means": "the means", "rewards": "the rewards",
+    "session": "the session", "run": "a session", "sessions": "a session", "holdouts": "a session",
+}  # fmt: skip
+_WRITTEN = {"cells": "--cells", "output": "-o/--output", "figure": "--figure"}
+
+
 def refuse_to_overwrite(given: argparse.Namespace) -> None:
     """Raise ValueError if a command would overwrite a file that it reads, or write one twice.
 
     Links are followed, and "-" is the file that standard input reads.
     """
-    named = {name: path for name, path in vars(given).items() if path and isinstance(path, str)}
-    session, run = named.get("session"), named.get("run")
-    used = {
-        "the table of arms": named.get("arms"),
-        "the means": named.get("means"),
-        "the rewards": named.get("rewards") if "session" in named else None,
-        "the session": session,
-        "the lock of the session": session and f"{session}.lock",
-        "the session while it is being saved": session and f"{session}.tmp",
-    }
-    found = {_identity(path): (what, path) for what, path in used.items() if path}
-    sessions = [*vars(given).get("sessions", ()), *vars(given).get("holdouts", ())]
-    found |= {_identity(path): ("a session", path) for path in [*sessions, *filter(None, [run])]}
-    for name, way in (("cells", "--cells"), ("output", "-o/--output"), ("figure", "--figure")):
-        if path := named.get(name):
-            what, other = found.setdefault(_identity(path), (way, path))
-            if what != way:
+    found: dict[object, tuple[str, str]] = {}
+    for name, what in (_READ | _WRITTEN).items():
+        named = vars(given).get(name) or []
+        for path in [named] if isinstance(named, str) else named:
+            if name == "session":
+                found[_identity(f"{path}.lock")] = "the lock of the session", f"{path}.lock"
+                found[_identity(f"{path}.tmp")] = "used to save the session", f"{path}.tmp"
+            first, other = found.setdefault(_identity(path), (what, path))
+            if name in _WRITTEN and first != what:
                 raise ValueError(
-                    f"{way} must name a file of its own, but {path} is the same file as {other} "
-                    f"({what}), which would be overwritten: give {way} another name"
+                    f"{what} must name a file of its own, but {path} is the same file as {other} "
+                    f"({first}), which would be overwritten: give {what} another name"
                 )
 
 
@@ -276,15 +285,10 @@ def _identity(path: str) -> object:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else path
 
 
-def makers(given: argparse.Namespace) -> dict[str, Maker]:
-    """Return the makers of --policies."""
-    return {name: maker(name, given.policies, given) for name in given.policies}
-
-
 def maker(name: str, chosen: Sequence[str], given: argparse.Namespace) -> Maker:
     """Return the maker of a policy; ValueError if an option is for none of those chosen."""
     options = {}
-    for only, option in ((DEFAULT, "misfit"), (WITH_DELTA, "delta")):
+    for option, only in (("misfit", DEFAULT), ("delta", WITH_DELTA)):
         value = vars(given)[option]
         if value is not None and only not in chosen:
             raise ValueError(f"--{option} is for {only} only")
@@ -295,12 +299,18 @@ def maker(name: str, chosen: Sequence[str], given: argparse.Namespace) -> Maker:
     return partial(POLICIES[name][1](), **options) if options else POLICIES[name][1]()
 
 
+def makers(given: argparse.Namespace) -> dict[str, Maker]:
+    """Return the makers of --policies."""
+    return {name: maker(name, given.policies, given) for name in given.policies}
+
+
 def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
     """Return the policy that the options ask for; ValueError if one is missing or too much."""
     make = maker(given.policy, [given.policy], given)
-    if (given.epsilon is None) != (given.policy == NOT_PRIVATE):
-        if given.epsilon is None:
-            raise ValueError(f"--epsilon is needed for {given.policy}")
-        raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
-    options = {} if given.epsilon is None else {"epsilon": given.epsilon}
-    return make(features, budget=given.budget, **options)
+    if given.policy == NOT_PRIVATE:
+        if given.epsilon is not None:
+            raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
+        return make(features, budget=given.budget)
+    if given.epsilon is None:
+        raise ValueError(f"--epsilon is needed for {given.policy}")
+    return make(features, budget=given.budget, epsilon=given.epsilon)

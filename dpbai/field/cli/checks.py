@@ -12,14 +12,17 @@ import numpy as np
 
 from dpbai.beyond import linearity
 from dpbai.field.cli import advice
+from dpbai.field.cli.answers import Answer
 from dpbai.field.cli.run import arm_named, missing, resumed
 from dpbai.field.cli.sheets import listed, quoted
-from dpbai.field.cli.tables import Answer, Table
 from dpbai.field.session import Session, SessionError
 from dpbai.phase import Phase
 
 _LEVEL = 0.05
 _ROUNDING = 1e-9
+
+Compared = tuple[str, Phase, tuple[float, ...], int | None]
+"""What is compared with phase 1: its name, plan and release, and how many arms it may have had."""
 
 
 def holdout(given: argparse.Namespace) -> Answer:
@@ -39,18 +42,16 @@ def holdout(given: argparse.Namespace) -> Answer:
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
     limits = run.reward_range.width * linearity.limits(first, plan, level=_LEVEL)
-    policy = linearity.Holdout(run.policy.features[arms], budget=plan.cost, epsilon=epsilon)
     session = Session(
-        policy,
+        linearity.Holdout(run.policy.features[arms], budget=plan.cost, epsilon=epsilon),
         noise=run.noise,
         path=given.session,
         labels=names,
         reward_range=run.reward_range,
         population=run.population,
     )
-    rows = list(zip(names, plan.pulls, limits.tolist(), strict=True))
     return Answer(
-        Table(["arm", "pulls", "limit"], rows),
+        list(zip(names, plan.pulls, limits.tolist(), strict=True)),
         above=[f"{given.session} is ready."],
         below=[
             "limit: how far the mean of the new rewards and the estimate of phase 1 can be apart "
@@ -67,38 +68,39 @@ def misfit(given: argparse.Namespace) -> Answer:
     run = resumed(given.session)
     if not run.released:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
-    first, released = run.phases[0], run.released[0]
+    first, released, width = _first(run), run.released[0], run.reward_range.width
     notes: list[str] = []
     compared = [*_phases(run, notes), *_holdouts(run, given.holdouts)]
-    scale, rows, found, modelled = run.reward_range, [], set(), _by_features(first)
+    rows, found, modelled = [], set(), _by_features(first)
     for name, plan, statistic, candidates in compared:
-        result = linearity.misfit(
-            first,
-            released.statistic,
-            plan,
-            statistic,
-            level=_LEVEL / len(compared),
-            candidates=candidates,
+        level = _LEVEL / len(compared)
+        again = linearity.misfit(
+            first, released.statistic, plan, statistic, level=level, candidates=candidates
         )
-        for arm, difference, limit in zip(
-            result.arms, result.differences.tolist(), result.limits.tolist(), strict=True
-        ):
-            if arm not in modelled:
-                continue
-            label, estimate = run.labels[arm], released.estimates[arm]
-            off, most = scale.width * difference, scale.width * limit
-            rows.append((label, name, estimate, estimate + off, off, most))
-            found |= {str(label)} if abs(difference) > limit else set()
-    if rows:
-        verdict = _verdict(found)
-    else:
+        differences, limits = (width * again.differences).tolist(), (width * again.limits).tolist()
+        for arm, off, limit in zip(again.arms, differences, limits, strict=True):
+            if arm in modelled:
+                label, estimate = run.labels[arm], released.estimates[arm]
+                rows.append((label, name, estimate, estimate + off, off, limit))
+                found |= {str(label)} if abs(off) > limit else set()
+    verdict = (
+        "No difference exceeds its limit: these comparisons do not contradict linear means. They "
+        "may miss means that are off by less than twice the limit."
+    )
+    if found:
+        verdict = (
+            f"The means are not linear in the features: {listed(map(quoted, sorted(found)))} "
+            "differ by more than the limit, and if means were linear, this would happen in "
+            f"{_LEVEL:.0%} of cases at most. Give the next run other features, a larger --misfit, "
+            "or --one-hot."
+        )
+    elif not rows:
         verdict = (
             "There is nothing to compare with the estimates of phase 1 that use the features: "
             f"{_others(run, first)}."
         )
-    columns = ["arm", "compared_with", "phase_1", "again", "difference", "limit"]
     return Answer(
-        Table(columns, rows) if rows else None,
+        rows or None,
         below=[verdict, *notes, advice.model(run.policy), advice.fitted(run)],
         facts={"found": sorted(found)},
     )
@@ -123,8 +125,7 @@ def _by_features(phase: Phase) -> set[int]:
         return set()
     weights = np.abs(phase.decoder_matrix @ phase.release)
     weights[np.equal.outer(phase.active, phase.pulled)] = 0
-    found = weights.max(axis=1, initial=0.0) > _ROUNDING
-    return {arm for arm, uses in zip(phase.active, found.tolist(), strict=True) if uses}
+    return set(np.array(phase.active)[weights.max(axis=1, initial=0.0) > _ROUNDING].tolist())
 
 
 def _others(run: Session, first: Phase) -> str:
@@ -135,11 +136,10 @@ def _others(run: Session, first: Phase) -> str:
     return f"hold out other arms with `dpbai holdout`, such as {listed(map(quoted, others), 40)}"
 
 
-def _phases(run: Session, notes: list[str]) -> Iterator[tuple[str, Phase, tuple[float, ...], int]]:
+def _phases(run: Session, notes: list[str]) -> Iterator[Compared]:
     """Yield the later phases that can be compared with the first, and note the others."""
-    first = _first(run)
+    first = run.phases[0]
     for plan, released in list(zip(run.phases, run.released, strict=True))[1:]:
-        name = f"phase {plan.index}"
         try:
             linearity.limits(first, plan)
         except ValueError:
@@ -149,12 +149,10 @@ def _phases(run: Session, notes: list[str]) -> Iterator[tuple[str, Phase, tuple[
             notes.append(f"Phase {plan.index} is not compared, as rewards are missing.")
             continue
         # Which arms it has, the first release has decided.
-        yield name, plan, released.statistic, len(first.active)
+        yield f"phase {plan.index}", plan, released.statistic, len(first.active)
 
 
-def _holdouts(
-    run: Session, paths: list[str]
-) -> Iterator[tuple[str, Phase, tuple[float, ...], None]]:
+def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
     """Yield the holdouts in these files, with arms numbered as in the run."""
     if len({Path(path).resolve() for path in paths}) < len(paths):
         raise ValueError("name each holdout once: it would be compared twice")
@@ -170,23 +168,7 @@ def _holdouts(
         if released.pulls != plan.pulls:
             raise SessionError(f"{path} has an arm that was withdrawn, and cannot be compared")
         arms = tuple(run.labels.index(label) for label in session.labels)
-        plan = replace(plan, active=arms, pulled=arms)
-        yield path, plan, released.statistic, None
-
-
-def _verdict(found: set[str]) -> str:
-    """Return what the differences say of linear means."""
-    if found:
-        return (
-            f"The means are not linear in the features: {listed(map(quoted, sorted(found)))} "
-            "differ by more than the limit, and if means were linear, this would happen in "
-            f"{_LEVEL:.0%} of cases at most. Give the next run other features, a larger --misfit, "
-            "or --one-hot."
-        )
-    return (
-        "No difference exceeds its limit: these comparisons do not contradict linear means. They "
-        "may miss means that are off by less than twice the limit."
-    )
+        yield path, replace(plan, active=arms, pulled=arms), released.statistic, None
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {"holdout": holdout, "misfit": misfit}

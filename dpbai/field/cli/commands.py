@@ -14,13 +14,8 @@ from dpbai.field.cli import arguments
 from dpbai.field.cli.arguments import best, gap, option, output, reward_range, trials, whole
 
 if TYPE_CHECKING:
-    from dpbai.field.cli.tables import Answer
+    from dpbai.field.cli.answers import Answer
 
-PHASE_COLUMNS = ["phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"]
-BUDGET_COLUMNS = [
-    "policy", "epsilon", "odds", "budget", "too_small", "confidence", "price", "loss",
-]  # fmt: skip
-EPSILON_COLUMNS = ["policy", "budget", "epsilon", "odds", "too_small", "confidence"]
 _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
@@ -46,7 +41,8 @@ _COMMANDS: list[tuple[Any, ...]] = [
             "at least",
         ),
         arguments.SEED,
-        output(*PHASE_COLUMNS),
+        output("phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"),
+        arguments.fixed(law="bernoulli", means=None),
     ),
     (
         "start", "begin a run, in a new session file",
@@ -179,7 +175,8 @@ _COMMANDS: list[tuple[Any, ...]] = [
         *_COMPARISON,
         arguments.EPSILONS, arguments.SUCCESS,
         *arguments.SUPPOSED, trials(5000, "the most simulated runs for one budget"),
-        arguments.SEED, output(*BUDGET_COLUMNS), arguments.FIGURE,
+        arguments.SEED, output("policy", "epsilon", "odds", "budget", "too_small", "confidence",
+                               "price", "loss"), arguments.FIGURE,
     ),
     (
         "epsilon",
@@ -188,7 +185,7 @@ _COMMANDS: list[tuple[Any, ...]] = [
         "probabilities are exact. too_small: an epsilon that is not enough.",
         *_COMPARISON, arguments.BUDGETS, arguments.SUCCESS, *arguments.SUPPOSED,
         trials(5000, "the most simulated runs for one epsilon"), arguments.SEED,
-        output(*EPSILON_COLUMNS),
+        output("policy", "budget", "epsilon", "odds", "too_small", "confidence"),
     ),
 ]
 # fmt: on
@@ -203,6 +200,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    top.set_defaults(columns=(), output=None, figure=None, json=False, seed=None)
     top.add_argument("--version", action="version", version=f"dpbai {dpbai.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, *options in _COMMANDS:

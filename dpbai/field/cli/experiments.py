@@ -20,15 +20,16 @@ import numpy as np
 from tqdm import tqdm
 
 from dpbai import _check
+from dpbai._check import FloatArray
 from dpbai.beyond import gaps
 from dpbai.beyond.dp_design import MISFIT
 from dpbai.beyond.planning import SearchError, smallest_budget, smallest_epsilon
 from dpbai.exact import NotExactError, exact_success
 from dpbai.field.cli import advice, arguments, tables
-from dpbai.field.cli.commands import BUDGET_COLUMNS, EPSILON_COLUMNS
+from dpbai.field.cli.answers import Answer, say, show
+from dpbai.field.cli.arguments import Law
 from dpbai.field.cli.sheets import nearest, quoted
-from dpbai.field.cli.tables import Answer, Arms, Table, say
-from dpbai.field.session.rewards import Range
+from dpbai.field.cli.tables import Arms
 from dpbai.instance import Instance
 from dpbai.phase import Policy
 from dpbai.simulate import Simulation, simulate
@@ -56,16 +57,18 @@ _MEANING = (
 
 @dataclass(frozen=True)
 class Supposed:
-    """Supposed means of arms, and which answers are right: those at most `within` below the best.
-
-    `means` says what is supposed if --gap is given. Lengths are in the units of rewards, except in
-    `instance`.
-    """
+    """Supposed means of arms; lengths are in the units of rewards, except in `instance`."""
 
     given: argparse.Namespace
     labels: Sequence[str]
+    law: Law
     instance: Instance
-    means: list[str]
+
+    @classmethod
+    def of(cls, given: argparse.Namespace, arms: Arms, means: FloatArray) -> Supposed:
+        """Suppose means of rewards in [0, 1]."""
+        law = arguments.REWARDS[given.law]
+        return cls(given, arms.labels, law, _instance(arms.features, law, means))
 
     @property
     def width(self) -> float:
@@ -86,22 +89,23 @@ class Supposed:
     def right(self) -> str:
         """Which answers are right, and how often they are wanted."""
         gaps = self.instance.gaps
-        lead = self.width * min(gaps[gaps > 0], default=0.0)
-        right = f"{self.best} (ahead by {lead:.4g})"
+        right = f"{self.best} (ahead by {self.width * min(gaps[gaps > 0], default=0.0):.4g})"
         if self.within:
             right = f"at most {self.given.within:g} below {self.best}"
         return f"an answer that is {right} with probability {self.given.success:g}"
 
     @property
-    def search(self) -> dict[str, Any]:
-        """The options of a search."""
-        return {
-            "error": 1 - self.given.success,
-            "within": self.within,
-            "trials": self.given.trials,
-            "seed": self.given.seed,
-            "progress": sys.stderr.isatty(),
-        }
+    def note(self) -> list[str]:
+        """The means of --gap, from the best down; of many arms the first and the last."""
+        if self.given.means is not None:
+            return []
+        # Equal means, up to rounding of the linear programs, in the order of the table.
+        order = np.argsort(-self.instance.means.round(6), kind="stable").tolist()
+        means = self.given.reward_range.shown(self.instance.means).tolist()
+        entries = [f"{quoted(self.labels[arm])} {means[arm]:.3g}" for arm in order]
+        if len(entries) > _MOST_MEANS:
+            entries[_MOST_MEANS - 2 : -1] = ["..."]
+        return [f"Means taken for --gap: {', '.join(entries)}"]
 
     @property
     def deviation(self) -> float:
@@ -117,92 +121,123 @@ class Supposed:
         """Return the success probability and an interval of it, a point if it is exact."""
         if not self.within:
             with suppress(NotExactError):
-                exact = exact_success(policy, self.instance)
-                return exact, exact, exact
+                return (exact_success(policy, self.instance),) * 3
         result = self.run(policy, trials)
         return (result.within(self.within), *result.interval(within=self.within))
 
     def off(self, policy: Policy, trials: int) -> tuple[float, float]:
         """Return success and mean loss if means deviate from those of `instance`."""
-        law = arguments.REWARDS[vars(self.given).get("rewards", "bernoulli")]
-        rng, found = _check.generator(self.given.seed), []
+        rng, law, found = _check.generator(self.given.seed), self.law, []
         for seed in range(_TABLES):
             deviations = self.deviation * rng.standard_normal(self.instance.arms)
             means = (self.instance.means + deviations).clip(law.lowest, law.highest)
-            laws = [law.make(mean) for mean in means.tolist()]
-            deviating = Instance(self.instance.features, rewards=laws, unique=False)
-            result = simulate(policy, deviating, trials=max(1, trials // _TABLES), seed=seed)
+            instance = _instance(self.instance.features, law, means)
+            result = simulate(policy, instance, trials=max(1, trials // _TABLES), seed=seed)
             found.append((result.within(self.within), result.regret))
         success, loss = np.mean(found, axis=0).tolist()
         return success, loss * self.width
 
+    def searched(
+        self, search: Callable[..., Any], option: str, make: Callable[..., Policy], failed: str
+    ) -> tuple[Any, Policy]:
+        """Search the least value of an option of a policy; return what is found, and the policy."""
+
+        def made(value: float) -> Policy:
+            return make(**{option: value})
+
+        wanted: dict[str, Any] = {
+            "error": 1 - self.given.success,
+            "within": self.within,
+            "trials": self.given.trials,
+            "seed": self.given.seed,
+        }
+        try:
+            found = search(made, self.instance, **wanted, progress=sys.stderr.isatty())
+        except SearchError as error:
+            raise SearchError(failed) from error
+        return found, made(getattr(found, option))
+
+    def closing(
+        self, found: Sequence[tuple[str, Policy, str]], epsilons: Iterable[float]
+    ) -> list[str]:
+        """Return what to add to a table of names, policies and settings: models and meanings."""
+        off = [
+            f"{name} {self.off(policy, _OFF_TRIALS)[0]:.2g} at {setting}"
+            for name, policy, setting in found
+            if setting
+        ]
+        means = "that are linear in the features" if self.given.means is None else "as given"
+        aside = (
+            f"The table is for means {means}. If they are off by about {self.deviation:g} of the "
+            f"reward range, an answer is right with probability: {', '.join(off)}."
+        )
+        meanings = (
+            f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}"
+            for epsilon in sorted(set(epsilons))
+        )
+        group = "If one person gives several rewards, multiply epsilon by their number."
+        return [
+            *dict.fromkeys(advice.model(policy, name) for name, policy, _ in found),
+            *([aside, "", _MEANING, *meanings, group] if off else []),
+        ]
+
+
+def _instance(features: FloatArray, law: Law, means: FloatArray) -> Instance:
+    laws = [law.make(mean) for mean in means.tolist()]
+    return Instance(features, rewards=laws, unique=False)
+
 
 def supposed(given: argparse.Namespace, arms: Arms) -> Supposed:
     """Return the means of --means, or of --gap: those with the smallest gaps in all."""
-    scale = given.reward_range
     if given.means is None:
         return min(leading(given, arms), key=lambda case: float(case.instance.gaps.sum()))
     if given.best is not None:
         raise ValueError("--best goes with --gap, not with --means")
-    law, laws = arguments.REWARDS[given.rewards], []
-    for label, mean in zip(arms.labels, tables.read_means(given, arms.labels), strict=True):
-        inside = (mean - scale.low) / scale.width
-        if not law.lowest <= inside <= law.highest:
-            low, high = map(scale.shown, (law.lowest, law.highest))
-            raise ValueError(
-                f"mean of arm {label!r} must lie in [{low:g}, {high:g}] for {given.rewards} "
-                f"rewards, got {mean:g}"
-            )
-        laws.append(law.make(inside))
-    return Supposed(given, arms.labels, Instance(arms.features, rewards=laws, unique=False), [])
+    scale, law = given.reward_range, arguments.REWARDS[given.law]
+    means = np.array(tables.read_means(given, arms.labels))
+    inside = (means - scale.low) / scale.width
+    for arm in np.flatnonzero((inside < law.lowest) | (inside > law.highest)):
+        low, high = map(scale.shown, (law.lowest, law.highest))
+        raise ValueError(
+            f"mean of arm {arms.labels[arm]!r} must lie in [{low:g}, {high:g}] for {given.law} "
+            f"rewards, got {means[arm]:g}"
+        )
+    return Supposed.of(given, arms, inside)
 
 
 def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
     """Return means with which an arm leads by --gap: --best, or each arm, or a spread of many."""
-    labels, features = arms.labels, arms.features
-    if given.best is not None and given.best not in labels:
-        near = nearest(given.best, labels)
-        raise ValueError(f"--best must be one of the arms, got {given.best!r}{near}")
-    scale = given.reward_range
-    gap = given.gap / scale.width
-    if gap < gaps.SMALLEST:
+    labels, best, scale = arms.labels, given.best, given.reward_range
+    if best is not None and best not in labels:
+        raise ValueError(f"--best must be one of the arms, got {best!r}{nearest(best, labels)}")
+    least = gaps.SMALLEST * scale.width
+    if given.gap < least:
         raise ValueError(
-            f"--gap must be at least {gaps.SMALLEST * scale.width:g}, a millionth of the reward "
-            f"range, got {given.gap:g}: no budget is large enough to see a smaller one"
+            f"--gap must be at least {least:g}, a millionth of the reward range, got "
+            f"{given.gap:g}: no budget is large enough to see a smaller one"
         )
     spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
-    tried = [labels.index(given.best)] if given.best is not None else [int(arm) for arm in spread]
+    tried = spread.astype(int).tolist() if best is None else [labels.index(best)]
     # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
-    law = arguments.REWARDS[vars(given).get("rewards", "bernoulli")]
+    law = arguments.REWARDS[given.law]
     limits = law.lowest, law.highest
-    found = [gaps.closest(features, arm, gap, *limits) for arm in tried]
-    instances = [
-        Instance(features, rewards=[law.make(mean) for mean in means.tolist()])
-        for means in found
-        if means is not None
-    ]
-    if not instances:
-        low, high = map(scale.shown, limits)
-        most = scale.width * max(gaps.largest(features, arm, *limits) for arm in tried)
-        one = given.best is not None
-        which = f"arm {quoted(given.best)} cannot" if one else "no arm can"
-        linear = "with means that are linear in these features"
-        if most < gaps.SMALLEST * scale.width:
-            more = ", or another arm by --best" if one else ""
-            if not tables.has_constant(features):
-                more += ", or add a constant by --intercept"
-            raise ValueError(
-                f"--gap needs an arm that can lead, and {linear} and lie in [{low:g}, {high:g}], "
-                f"{which} be ahead of all others: choose other features{more}"
-            )
+    found = [gaps.closest(arms.features, arm, given.gap / scale.width, *limits) for arm in tried]
+    if cases := [Supposed.of(given, arms, means) for means in found if means is not None]:
+        return cases
+    low, high = map(scale.shown, limits)
+    most = scale.width * max(gaps.largest(arms.features, arm, *limits) for arm in tried)
+    which = "no arm can" if best is None else f"arm {quoted(best)} cannot"
+    model = f"with means that are linear in these features and lie in [{low:g}, {high:g}], {which}"
+    if most >= least:
         raise ValueError(
-            f"--gap must be at most {most:.3g}, got {given.gap:g}: {linear} and lie in [{low:g}, "
-            f"{high:g}], {which} lead by more"
+            f"--gap must be at most {most:.3g}, got {given.gap:g}: {model} lead by more"
         )
-    return [
-        Supposed(given, labels, instance, [_supposed_means(labels, instance, scale)])
-        for instance in instances
-    ]
+    another = "" if best is None else ", or another arm by --best"
+    constant = "" if tables.has_constant(arms.features) else ", or add a constant by --intercept"
+    raise ValueError(
+        f"--gap needs an arm that can lead, and {model} be ahead of all others: choose other "
+        f"features{another}{constant}"
+    )
 
 
 def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]:
@@ -229,14 +264,14 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
         f"The mean loss of the answer is then {loss:.3g}.",
         f"If means are off from such linear ones by about {hardest.deviation * scale.width:g}, the "
         f"best of them is found with probability {off[0]:.2g}, and the mean loss is {off[1]:.3g}.",
-        *hardest.means,
+        *hardest.note,
     ]
-    if given.best is None:
-        count = len(arms.labels)
-        if (looked := min(count, _MOST_ARMS)) < count:
-            texts.append(f"(Of {count} arms, {looked} were tried as the best arm.)")
-        if cannot := looked - len(cases):
-            texts.append(f"({cannot} arm(s) cannot lead by so much with linear means.)")
+    count = len(arms.labels)
+    looked = 1 if given.best is not None else min(count, _MOST_ARMS)
+    if given.best is None and looked < count:
+        texts.append(f"(Of {count} arms, {looked} were tried as the best arm.)")
+    if cannot := looked - len(cases):
+        texts.append(f"({cannot} arm(s) cannot lead by so much with linear means.)")
     return texts
 
 
@@ -246,17 +281,13 @@ def simulated(given: argparse.Namespace) -> Answer:
     policy, case = arguments.policy(given, arms.features), supposed(given, arms)
     result, instance = case.run(policy), case.instance
     recommended = result.recommended.tolist()
-    means = map(given.reward_range.shown, instance.means.tolist())
+    means = given.reward_range.shown(instance.means).tolist()
     low, high = result.interval()
     rate, loss = case.off(policy, given.trials)
     within = f"At most {given.within:g} below it: {result.within(case.within):.4g} of the runs."
     return Answer(
-        Table(
-            ["arm", "mean", "recommended"],
-            list(zip(arms.labels, means, recommended, strict=True)),
-            partial(_drawn_recommended, arms.labels, recommended, instance.best),
-        ),
-        above=case.means,
+        list(zip(arms.labels, means, recommended, strict=True)),
+        above=case.note,
         below=[
             f"The best arm, {case.best}, was recommended in {result.successes} of {result.trials} "
             f"runs: {result.success_rate:.4g} (simulation error: {low:.4g} to {high:.4g}).",
@@ -268,6 +299,7 @@ def simulated(given: argparse.Namespace) -> Answer:
             f"the best of them is found in {rate:.2g} of the runs, and the mean loss is "
             f"{loss:.3g}.",
         ],
+        draw=lambda: _figures().recommended_counts(arms.labels, recommended, instance.best),
     )
 
 
@@ -293,15 +325,14 @@ def studied(given: argparse.Namespace) -> Answer:
             progress=sys.stderr.isatty(),
         )
     frame["regret"] *= case.width
-    for text in case.means:
-        say(text)
-    tables.show(Table(_STUDY_SHOWN, frame[_STUDY_SHOWN].to_numpy(object).tolist()))
-    table = Table(
-        list(frame.columns),
+    say(*case.note)
+    show(_STUDY_SHOWN, frame[_STUDY_SHOWN].to_numpy(object).tolist())
+    return Answer(
         frame.to_numpy(object).tolist(),
-        lambda: import_module("dpbai.field.figures").success_curves(frame, along=given.along),
+        columns=list(frame.columns),
+        draw=lambda: _figures().success_curves(frame, along=given.along),
+        shown=False,
     )
-    return Answer(table, shown=False)
 
 
 @contextmanager
@@ -338,34 +369,27 @@ def budgeted(given: argparse.Namespace) -> Answer:
     arms, makers = tables.read_arms(given), arguments.makers(given)
     case = supposed(given, arms)
     epsilons = sorted({*given.epsilons} - {math.inf})
-    for text in (*case.means, f"Least budget for {case.right}:"):
-        say(text)
-    print(_BUDGET_ROW.format(*BUDGET_COLUMNS))
-    off: list[str] = []
-    models: dict[str, None] = {}
+    say(*case.note, f"Least budget for {case.right}:")
+    print(_BUDGET_ROW.format(*given.columns))
     rows: list[tuple[Any, ...]] = []
+    policies: list[tuple[str, Policy, str]] = []
     for name, maker in makers.items():
-        free = None
-        private = takes_epsilon(maker)
+        free, private = None, takes_epsilon(maker)
         for epsilon in (math.inf, *(epsilons[::-1] if private else ())):
-            options = {"epsilon": epsilon} if private else {}
-            make = _with("budget", partial(maker, arms.features, **options))
-            try:
-                found = smallest_budget(make, case.instance, **case.search)
-            except SearchError as error:
-                at = f" at epsilon = {epsilon:g}" if options else ""
-                raise SearchError(
-                    f"no budget up to {_MOST_PULLS:g} is enough for {name}{at}: ask for less by "
-                    "--success or --within, or for a larger epsilon"
-                ) from error
-            free, policy = free or found, make(found.budget)
+            make = partial(maker, arms.features, **({"epsilon": epsilon} if private else {}))
+            at = f"epsilon = {epsilon:g}"
+            found, policy = case.searched(
+                smallest_budget,
+                "budget",
+                make,
+                f"no budget up to {_MOST_PULLS:g} is enough for {name}{f' at {at}' * private}: ask "
+                "for less by --success or --within, or for a larger epsilon",
+            )
+            free = free or found
             odds, price = _odds(epsilon), found.budget / free.budget
             loss = case.run(policy, _LOSS_TRIALS).regret * case.width
             rows.append((name, epsilon, odds, *astuple(found), price, loss))
-            models[advice.model(policy, name)] = None
-            if epsilon in epsilons:
-                rate = case.off(policy, _OFF_TRIALS)[0]
-                off.append(f"{name} {rate:.2g} at epsilon = {epsilon:g}")
+            policies.append((name, policy, at if epsilon in epsilons else ""))
             # Two searches by simulation leave a range.
             least = f"{(found.too_small + 1) / free.budget:.3g}"
             most = f"{found.budget / (free.too_small + 1):.3g}"
@@ -378,13 +402,10 @@ def budgeted(given: argparse.Namespace) -> Answer:
         for epsilon in epsilons
         if len(alike := [(row[3], row[0]) for row in rows if row[1] == epsilon]) > 1
     ]
-    for text in (
-        *([f"Cheapest: {', '.join(cheapest)}."] if cheapest else []),
-        *_models(case, models, off),
-        *(_meaning(epsilons) if any(row[1] < math.inf for row in rows) else []),
-    ):
-        say(text)
-    return Answer(Table(BUDGET_COLUMNS, rows, partial(_drawn_budgets, rows)), shown=False)
+    say(*([f"Cheapest: {', '.join(cheapest)}."] if cheapest else []))
+    say(*case.closing(policies, epsilons))
+    budgets = [(row[0], row[1], row[3]) for row in rows]
+    return Answer(rows, draw=lambda: _figures().least_budgets(budgets), shown=False)
 
 
 def private(given: argparse.Namespace) -> Answer:
@@ -394,108 +415,37 @@ def private(given: argparse.Namespace) -> Answer:
     arms, makers = tables.read_arms(given), arguments.makers(given)
     case = supposed(given, arms)
     rows: list[tuple[Any, ...]] = []
-    off: list[str] = []
-    models: dict[str, None] = {}
+    policies: list[tuple[str, Policy, str]] = []
     for budget in sorted(set(given.budgets)):
         for name, maker in makers.items():
-            make = _with("epsilon", partial(maker, arms.features, budget=budget))
-            try:
-                found = smallest_epsilon(make, case.instance, **case.search)
-            except SearchError as error:
-                raise SearchError(
-                    f"{budget} pulls are not enough for {name} at any epsilon: give a larger "
-                    "--budget, or ask for less by --success or --within"
-                ) from error
-            odds, policy = _odds(found.epsilon), make(found.epsilon)
+            found, policy = case.searched(
+                smallest_epsilon,
+                "epsilon",
+                partial(maker, arms.features, budget=budget),
+                f"{budget} pulls are not enough for {name} at any epsilon: give a larger --budget, "
+                "or ask for less by --success or --within",
+            )
+            odds = _odds(found.epsilon)
             rows.append((name, budget, found.epsilon, odds, found.too_small, found.confidence))
-            models[advice.model(policy, name)] = None
-            off.append(f"{name} {case.off(policy, _OFF_TRIALS)[0]:.2g} at {budget} pulls")
+            policies.append((name, policy, f"{budget} pulls"))
     return Answer(
-        Table(EPSILON_COLUMNS, rows),
-        above=[*case.means, f"Least epsilon for {case.right}:"],
-        below=[*_models(case, models, off), *_meaning([row[2] for row in rows])],
+        rows,
+        above=[*case.note, f"Least epsilon for {case.right}:"],
+        below=case.closing(policies, [row[2] for row in rows]),
     )
 
 
-def _with(option: str, make: Callable[..., Policy]) -> Callable[[Any], Policy]:
-    """Return what makes a policy of the value of one option."""
-    return lambda value: make(**{option: value})
-
-
-def _models(case: Supposed, models: Iterable[str], off: Sequence[str]) -> list[str]:
-    """Return what policies assume of the means, and how often they are right if means are off."""
-    if not off:
-        return [*models]
-    means = "that are linear in the features" if case.given.means is None else "as given"
-    return [
-        *models,
-        f"The table is for means {means}. If they are off by about {case.deviation:g} of the "
-        f"reward range, an answer is right with probability: {', '.join(off)}.",
-    ]
+def _figures() -> Any:
+    return import_module("dpbai.field.figures")
 
 
 def _odds(epsilon: float) -> float:
     return math.inf if epsilon > _LARGEST_EXPONENT else math.exp(epsilon)
 
 
-def _meaning(epsilons: Iterable[float]) -> list[str]:
-    """Return what epsilons mean."""
-    return [
-        "",
-        _MEANING,
-        *(
-            f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}"
-            for epsilon in sorted(set(epsilons))
-        ),
-        "If one person gives several rewards, multiply epsilon by their number.",
-    ]
-
-
-def _supposed_means(labels: Sequence[str], instance: Instance, scale: Range) -> str:
-    """Return supposed means from the best down, of many arms the first ones and the last."""
-    means = [scale.shown(mean) for mean in instance.means.tolist()]
-    # Equal means, up to rounding of the linear programs, in the order of the table.
-    order = np.argsort(-instance.means.round(6), kind="stable").tolist()
-    entries = [f"{quoted(labels[arm])} {means[arm]:.3g}" for arm in order]
-    if len(entries) > _MOST_MEANS:
-        entries[_MOST_MEANS - 2 : -1] = ["..."]
-    return f"Means taken for --gap: {', '.join(entries)}"
-
-
 def _rate(rate: float, low: float, high: float) -> str:
     error = "" if low == high else f" (simulation error: {low:.3g} to {high:.3g})"
     return f"{rate:.3g}{error}"
-
-
-def _drawn_budgets(rows: Sequence[tuple[Any, ...]]) -> Any:
-    from dpbai.field.figures.canvas import canvas
-
-    with canvas() as (figure, axes):
-        for name in dict.fromkeys(row[0] for row in rows):
-            (_, free), *private = [(row[1], row[3]) for row in rows if row[0] == name]
-            (line,) = axes.plot(*np.reshape(private, (-1, 2)).T, marker="o", label=name)
-            axes.axhline(free, color=line.get_color(), linestyle="--", linewidth=1)
-        axes.set(xlabel="epsilon (smaller is more private)", xscale="log", yscale="log")
-        ticks = sorted({row[1] for row in rows if row[1] < math.inf})
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
-        axes.set_xticks([], minor=True)
-        axes.set_ylabel("least budget (dashed: without privacy)")
-        axes.legend()
-    return figure
-
-
-def _drawn_recommended(labels: Sequence[str], recommended: Sequence[int], best: int) -> Any:
-    from dpbai.field.figures.canvas import BLUE, GREY
-    from dpbai.field.figures.own_arms import MOST_ROWS, rows_of_arms
-
-    arms = sorted(range(len(labels)), key=lambda arm: (arm != best, -recommended[arm]))
-    arms = sorted(arms[:MOST_ROWS])
-    with rows_of_arms([labels[arm] for arm in arms]) as (figure, (panel,)):
-        colors = [BLUE if arm == best else GREY for arm in arms]
-        panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
-        rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
-        panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
-    return figure
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {

@@ -36,9 +36,9 @@ def complain(text: str) -> None:
     _printed(f"dpbai: {shown}\n", sys.stderr)
 
 
-def finish() -> bool:
-    """Flush stdout, and return whether that was possible."""
-    return _printed("", sys.stdout)
+def finish() -> None:
+    """Flush stdout, if possible."""
+    _printed("", sys.stdout)
 
 
 def _printed(text: str, stream: TextIO | None) -> bool:

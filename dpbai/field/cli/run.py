@@ -7,17 +7,17 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
 import dpbai
 from dpbai.beyond.linearity import Holdout
 from dpbai.field.cli import advice, arguments, tables
+from dpbai.field.cli.answers import Answer, records, show_json, write
 from dpbai.field.cli.arguments import STANDARD_INPUT
-from dpbai.field.cli.commands import PHASE_COLUMNS
 from dpbai.field.cli.output import acknowledging
 from dpbai.field.cli.sheets import listed, nearest, normal, quoted
-from dpbai.field.cli.tables import Answer, Table
 from dpbai.field.session import (
     NumpyNoise,
     ReleaseWarning,
@@ -30,7 +30,7 @@ from dpbai.field.session.records import Label
 from dpbai.phase import Policy
 from dpbai.plans import reachable, representable
 
-ACCOUNT = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
+_ACCOUNT = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
 _SHORT = 54  # characters of a list behind some words
 _LIMIT = 200  # active sets looked at for the ranges of a phase
 _KEYS = {"arm", "reward", "batch"}
@@ -53,16 +53,13 @@ def plan(given: argparse.Namespace) -> Answer:
 
         expected = experiments.expected(given, policy, arms)
     count, dimension = arms.features.shape
-    first = policy.phase(1, range(count))
-    pulls = zip(first.pulled, first.pulls, strict=True)
+    name, first = arguments.POLICIES[given.policy][0], policy.phase(1, range(count))
+    pulls = ((arms.labels[arm], n) for arm, n in zip(first.pulled, first.pulls, strict=True))
     return Answer(
         _phases(policy),
-        above=[
-            f"{arguments.POLICIES[given.policy][0]}: {count} arms of dimension {dimension}, at "
-            f"most {policy.budget} pulls."
-        ],
+        above=[f"{name}: {count} arms of dimension {dimension}, at most {policy.budget} pulls."],
         below=[
-            f"Phase 1 pulls: {listed((f'{quoted(arms.labels[a])} {n}' for a, n in pulls), _SHORT)}",
+            f"Phase 1 pulls: {_counts(pulls)}",
             str(dpbai.certificate(policy)),
             *advice.advise(policy, arms),
             *expected,
@@ -88,12 +85,12 @@ def start(given: argparse.Namespace) -> Answer:
 
 def following(given: argparse.Namespace) -> Answer:
     """Show which arms to pull now, as CSV."""
-    table = Table(["arm", "pulls"], list(resumed(given.session).requests.items()))
+    rows = list(resumed(given.session).requests.items())
     if given.json:
-        tables.show_json(tables.records(table))
+        show_json(records(given.columns, rows))
     elif given.output is None:
-        tables.write(table, sys.stdout)
-    return Answer(table, shown=False)
+        write(given.columns, rows, sys.stdout)
+    return Answer(rows, shown=False)
 
 
 def tell(given: argparse.Namespace) -> Answer:
@@ -105,38 +102,38 @@ def tell(given: argparse.Namespace) -> Answer:
         for line in _lines():
             session, answer = _answer(session, given, line)
             with acknowledging():
-                tables.show_json(answer)
+                show_json(answer)
         return Answer()
     sums = tables.read_rewards(given, _names(session), session.reward_range)
     count = sum(count for _, count in sums.values())
-    return _stepped(
-        given,
-        lambda session: session.record_sums(sums, batch=given.batch),
-        lambda _: f"Recorded {count} reward(s) of {len(sums)} arm(s).",
-        session,
-    )
+
+    def step(session: Session) -> str:
+        session.record_sums(sums, batch=given.batch)
+        return f"Recorded {count} reward(s) of {len(sums)} arm(s)."
+
+    return _stepped(given, step, session)
 
 
 def undo(given: argparse.Namespace) -> Answer:
     """Remove a batch."""
-    removed: list[str] = []
 
-    def step(session: Session) -> None:
+    def step(session: Session) -> str:
         batches = session.batches
         session.undo(given.batch)
-        counts = batches[normal(given.batch)].counts.items()
-        removed.append(listed((f"{quoted(label)} {n}" for label, n in counts), _SHORT))
+        removed = _counts(batches[normal(given.batch)].counts.items())
+        return f"Removed batch {quoted(given.batch)}: {removed}"
 
-    return _stepped(given, step, lambda _: f"Removed batch {quoted(given.batch)}: {removed[-1]}")
+    return _stepped(given, step)
 
 
 def withdraw(given: argparse.Namespace) -> Answer:
     """Stop asking for rewards of an arm."""
-    return _stepped(
-        given,
-        lambda session: session.withdraw(arm_named(session, given.arm)),
-        lambda session: f"{quoted(arm_named(session, given.arm))} is withdrawn.",
-    )
+
+    def step(session: Session) -> str:
+        session.withdraw(label := arm_named(session, given.arm))
+        return f"{quoted(label)} is withdrawn."
+
+    return _stepped(given, step)
 
 
 def end_phase(given: argparse.Namespace) -> Answer:
@@ -144,16 +141,14 @@ def end_phase(given: argparse.Namespace) -> Answer:
     session = resumed(given.session, given.seed)
     phase = len(session.released)
 
-    def step(session: Session) -> None:
+    def step(session: Session) -> str:
         if len(session.released) > phase:
             raise SessionError(f"phase {phase + 1} was completed in the meantime, and is released")
         session.end_phase()
-
-    def said(session: Session) -> str:
         remark = next(text for text in session.released[phase].remarks if "was ended" in text)
         return f"{remark[0].upper()}{remark[1:]}."
 
-    return _stepped(given, step, said, session)
+    return _stepped(given, step, session)
 
 
 def status(given: argparse.Namespace) -> Answer:
@@ -171,7 +166,7 @@ def status(given: argparse.Namespace) -> Answer:
     batches = session.batches
     recorded = [f"Batches so far: {listed(map(quoted, batches))}"] if batches else []
     return Answer(
-        Table(["arm", "state", "estimate", "received", "missing"], rows),
+        rows,
         below=[*recorded, missing(session)],
         facts={
             "phase": phase.index if phase else None,
@@ -192,22 +187,19 @@ def recommend(given: argparse.Namespace) -> Answer:
             f"{len(session.released) + 1} are missing, see `dpbai next`, or `dpbai end-phase` if "
             "no more will come"
         )
+    best, estimates, deviations = session.recommendation, session.estimates, session.deviations
     last = {label: released.phase for released in session.released for label in released.active}
-    estimates, deviations = session.estimates, session.deviations
-    order = sorted(session.labels, key=lambda label: (-last[label], -estimates[label]))
-    order.sort(key=lambda label: label != session.recommendation)
-    rows = [
-        (label, estimates[label], deviations[label], last[label], _state(session, label))
-        for label in order
-    ]
     certificate = session.group_certificate(given.group)
     try:
         interval = session.interval()
     except SessionError:  # only differences were released
         interval = None
     return Answer(
-        Table(["arm", "estimate", "noise", "phase", "state"], rows, lambda: _trace(session)),
-        above=[f"Recommended: {session.recommendation}"],
+        [
+            (label, estimates[label], deviations[label], last[label], _state(session, label))
+            for label in sorted(last, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
+        ],
+        above=[f"Recommended: {best}"],
         below=[
             _EXPLANATION,
             advice.model(session.policy),
@@ -216,32 +208,26 @@ def recommend(given: argparse.Namespace) -> Answer:
             str(certificate),
         ],
         facts={
-            "recommended": session.recommendation,
+            "recommended": best,
             "reward_range": session.reward_range,
             "interval": interval and vars(interval),
-            **{name: getattr(certificate, name) for name in ACCOUNT},
+            **{name: getattr(certificate, name) for name in _ACCOUNT},
         },
-        rows="estimates",
+        name="estimates",
+        draw=lambda: import_module("dpbai.field.figures").run_trace(session),
     )
-
-
-def _trace(session: Session) -> Any:
-    from dpbai.field.figures import run_trace
-
-    return run_trace(session)
 
 
 def ledger(given: argparse.Namespace) -> Answer:
     """Show the privacy cost of several runs together."""
     book = session_ledger([resumed(path) for path in given.sessions], group=given.group)
-    rows = [
-        (path, population, account.epsilon, account.delta, account.released)
-        for path, (population, account) in zip(given.sessions, book.costs, strict=True)
-    ]
     copies = [given.sessions[place] for place in book.copies]
     not_counted = f"Not counted, as copies of others: {listed(map(quoted, copies))}"
     return Answer(
-        Table(["run", "population", "epsilon", "delta", "released"], rows),
+        [
+            (path, population, account.epsilon, account.delta, account.released)
+            for path, (population, account) in zip(given.sessions, book.costs, strict=True)
+        ],
         below=[
             *([not_counted] if copies else []),
             f"Together, at most, for any one person: epsilon = {book.epsilon:.6g}, "
@@ -250,7 +236,7 @@ def ledger(given: argparse.Namespace) -> Answer:
             "populations are taken to share nobody, as whoever named them stated.",
         ],
         facts={"epsilon": book.epsilon, "delta": book.delta, "copies": copies},
-        rows="runs",
+        name="runs",
     )
 
 
@@ -280,12 +266,16 @@ def missing(session: Session) -> str:
         return "The holdout is finished: compare it with its run by `dpbai misfit`."
     if session.finished:
         return f"The run is finished: see `dpbai recommend`. Recommended: {session.recommendation}"
-    entries = (f"{quoted(label)} {n}" for label, n in session.requests.items())
-    return f"Phase {len(session.released) + 1} needs: {listed(entries, _SHORT)}"
+    return f"Phase {len(session.released) + 1} needs: {_counts(session.requests.items())}"
 
 
 def _names(session: Session) -> dict[str, Label]:
     return {normal(str(label)): label for label in session.labels}
+
+
+def _counts(numbers: Iterable[tuple[Label, int]]) -> str:
+    """Return arms and numbers on one line."""
+    return listed((f"{quoted(label)} {n}" for label, n in numbers), _SHORT)
 
 
 def _state(session: Session, label: Label) -> str:
@@ -299,38 +289,33 @@ def _state(session: Session, label: Label) -> str:
 
 
 def _stepped(
-    given: argparse.Namespace,
-    step: Callable[[Session], object],
-    said: Callable[[Session], str],
-    session: Session | None = None,
+    given: argparse.Namespace, step: Callable[[Session], str], session: Session | None = None
 ) -> Answer:
-    """Take a step of a session, and return what to say of it."""
-    seed = vars(given).get("seed")
-    session, before = _step(session or resumed(given.session, seed), given, step)
+    """Take a step, which returns what to say of it, and add what it has released."""
+    session = session or resumed(given.session, given.seed)
+    session, before, said = _step(session, given, step)
     released = [
         f"Phase {released.phase} is complete and released. {len(released.survivors)} of "
         f"{len(released.active)} arms stay: {listed(map(quoted, released.survivors))}"
         for released in session.released[before:]
         if not isinstance(session.policy, Holdout)
     ]
-    return Answer(above=[said(session), *released, missing(session)])
+    return Answer(above=[said, *released, missing(session)])
 
 
 def _step(
-    session: Session, given: argparse.Namespace, step: Callable[[Session], object]
-) -> tuple[Session, int]:
+    session: Session, given: argparse.Namespace, step: Callable[[Session], Any]
+) -> tuple[Session, int, Any]:
     """Take a step, and read the file again as often as another process has changed it.
 
-    Return the session, and how many phases had been released before.
+    Return the session, how many phases had been released before, and what the step returned.
     """
     while True:
         before = len(session.released)
         try:
-            step(session)
+            return session, before, step(session)
         except SessionConflictError:
-            session = resumed(given.session, vars(given).get("seed"))
-        else:
-            return session, before
+            session = resumed(given.session, given.seed)
 
 
 def _lines() -> Iterator[bytes]:
@@ -362,7 +347,7 @@ def _answer(
         if arm not in names:
             raise ValueError(f"this is none of the arms{nearest(arm, names)}")
         rewards, batch = {names[arm]: [read["reward"]]}, read.get("batch")
-        session, before = _step(session, given, lambda now: now.record(rewards, batch=batch))
+        session, before, _ = _step(session, given, lambda now: now.record(rewards, batch=batch))
     except (ValueError, TypeError, SessionError, RecursionError, OSError) as error:
         return session, {"error": str(error)}
     answer: dict[str, Any] = {"missing": sum(session.requests.values())}
@@ -379,14 +364,14 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _phases(policy: Policy) -> Table:
+def _phases(policy: Policy) -> list[tuple[object, ...]]:
     """Return a row for each phase, with ranges over the active sets that may survive."""
     plans, complete = reachable(policy, _LIMIT)
     # What stands for all plans of DPDesign does so in what it releases, not in its pulls.
     if representable(policy) and not (complete or isinstance(policy, dpbai.DPDesign)):
         later = (policy.representatives(index) for index in range(2, len(plans) + 1))
         plans = [plans[0], *map(list, later)]
-    rows = [
+    return [
         (
             index,
             len(phases[0].active),
@@ -398,7 +383,6 @@ def _phases(policy: Policy) -> Table:
         )
         for index, phases in enumerate(plans, start=1)
     ]
-    return Table(PHASE_COLUMNS, rows)
 
 
 def _range(values: Iterable[float]) -> str:

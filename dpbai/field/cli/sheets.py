@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import json
 import math
 import re
@@ -23,7 +24,7 @@ from dpbai import _check
 from dpbai._describe import UNSEEN, visible
 from dpbai.field.cli.arguments import STANDARD_INPUT
 
-SEPARATORS = ",;\t|"
+_SEPARATORS = ",;\t|"
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
 _WIDTH = 72  # characters of a list
 _LONGEST = 30  # characters of a name
@@ -58,13 +59,14 @@ class Sheet:
                 f"{name}, line {line}: a carriage return without a line feed, while other lines "
                 "end with one: replace it by a space or a line feed"
             )
-        lines = re.split(r"(?<=\r)(?!\n)|(?<=\n)", text)
+        lines = list(io.StringIO(text, newline=""))  # which end in any of \n, \r\n and \r
         first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-        separator = max(SEPARATORS, key=re.sub('"[^"]*"', "", lines[first]).count)
+        head = lines[first] if lines else ""
+        separator = max(_SEPARATORS, key=re.sub('"[^"]*"', "", head).count)
         # A first line "sep=;", which spreadsheet programs write.
-        if stated := re.fullmatch(r'"?sep=(.)"?', lines[first].strip("\r\n "), re.IGNORECASE):
+        if stated := re.fullmatch(r'"?sep=(.)"?', head.strip("\r\n "), re.IGNORECASE):
             separator, lines[first] = stated[1], "\n"
-        if separator not in SEPARATORS:
+        if separator not in _SEPARATORS:
             raise ValueError(
                 f"{name}: columns must be separated by a comma, a semicolon, a tab or |"
             )
@@ -105,6 +107,10 @@ class Sheet:
         lines = (line for line, cells in self.rows if any(map(_DECIMAL_COMMA.fullmatch, cells)))
         return next(lines, None) if self.comma else None
 
+    def cells(self, place: int) -> list[tuple[int, str]]:
+        """Return the cells of a column, each with the number of its line."""
+        return [(line, cells[place]) for line, cells in self.rows]
+
     def wrong(self, line: int, what: str) -> ValueError:
         """Return the error for something wrong in a line."""
         return ValueError(f"{self.path}, line {line}: {what}")
@@ -127,8 +133,7 @@ class Sheet:
     def labels(self, place: int) -> tuple[str, ...]:
         """Return the cells of a column, each the name of another arm."""
         found: dict[str, int] = {}
-        for line, cells in self.rows:
-            label = cells[place]
+        for line, label in self.cells(place):
             if not label:
                 raise self.wrong(line, "the arm has no name")
             if UNSEEN.search(label):
@@ -145,16 +150,16 @@ class Sheet:
             for place, name in enumerate(self.header)
             if place not in without
             and any(
-                _LETTERS.search(cells[place]) and cells[place].casefold() not in _NO_WORDS
-                for _, cells in self.rows
+                _LETTERS.search(cell) and cell.casefold() not in _NO_WORDS
+                for _, cell in self.cells(place)
             )
         ]
 
     def words(self, place: int) -> list[str]:
         """Return the distinct cells of a column of categories, sorted."""
         found: dict[str, str] = {}
-        for line, cells in self.rows:
-            word, what = cells[place], f"category {quoted(cells[place])} of {self.header[place]}"
+        for line, word in self.cells(place):
+            what = f"category {quoted(word)} of {self.header[place]}"
             if word.casefold() in _MISSING - {"none"}:
                 raise self.wrong(
                     line,

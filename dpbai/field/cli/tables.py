@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import math
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,6 +41,15 @@ class Arms(NamedTuple):
     columns: tuple[str, ...]
     sources: tuple[str, ...]
 
+    @property
+    def indicators(self) -> dict[str, list[int]]:
+        """The features that a column of words gives, by the name of that column."""
+        found: dict[str, list[int]] = {}
+        for place, (column, source) in enumerate(zip(self.columns, self.sources, strict=True)):
+            if column != source:
+                found.setdefault(source, []).append(place)
+        return found
+
 
 def read_arms(given: argparse.Namespace) -> Arms:
     """Return the arms of the table that `arguments.arms` asks for."""
@@ -57,7 +61,8 @@ def read_arms(given: argparse.Namespace) -> Arms:
     every = range(len(sheet.header))
     places = list(dict.fromkeys([*chosen, *categories]) if chosen else every)
     # Baseline looks at no feature.
-    named_only = places == [arm] and set(_policies(given)) == {BASELINE}
+    policies = {given.policy} if "policy" in given else {*given.policies}
+    named_only = places == [arm] and policies == {BASELINE}
     if given.one_hot and (chosen or categories):
         raise ValueError(
             "--one-hot gives each arm a feature of its own, and cannot be combined with --features "
@@ -90,34 +95,24 @@ def read_arms(given: argparse.Namespace) -> Arms:
     return Arms(labels, features, columns, sources)
 
 
-def _policies(given: argparse.Namespace) -> list[str]:
-    """Return the names of the policies that a command is about."""
-    return list(vars(given).get("policies") or [given.policy])
-
-
 def _features(
     sheet: Sheet, place: int, arm: int, labels: Sequence[str], categories: Sequence[int]
 ) -> Iterator[tuple[str, list[float]]]:
     """Yield the name and the values of each feature that a column of a table gives."""
-    name = sheet.header[place]
+    name, cells = sheet.header[place], sheet.cells(place)
     if place in categories:
         # The indicators of a second column would add up to those of the first.
         for word in sheet.words(place)[place != categories[0] :]:
-            yield f"{name}={word}", [float(cells[place] == word) for _, cells in sheet.rows]
+            yield f"{name}={word}", [float(cell == word) for _, cell in cells]
         return
-    words = [*map(quoted, sheet.columns_of_words(set(categories) | {arm}))]
+    words = [*map(quoted, sheet.columns_of_words({*categories, arm}))] or [quoted(name)]
     way = (
-        f" (--categorical {' '.join(words or [quoted(name)])} makes indicators of columns of "
-        "words, --features chooses columns)"
+        f" (--categorical {' '.join(words)} makes indicators of columns of words, --features "
+        "chooses columns)"
     )
-    column = name or "the column without a name"
-    yield (
-        name,
-        [
-            sheet.number(line, cells[place], f"{column} of arm {label!r}", way)
-            for (line, cells), label in zip(sheet.rows, labels, strict=True)
-        ],
-    )
+    whats = (f"{name or 'the column without a name'} of arm {label!r}" for label in labels)
+    numbers = zip(cells, whats, strict=True)
+    yield name, [sheet.number(line, cell, what, way) for (line, cell), what in numbers]
 
 
 def has_constant(features: FloatArray) -> bool:
@@ -159,121 +154,31 @@ def read_rewards(
     place = sheet.column(column, "--reward-column")
     counted = sheet.column("count") if summed else None
     values: dict[Label, list[float]] = {}
-    sums: dict[Label, tuple[Fraction, int]] = {}
+    counts: Counter[Label] = Counter()
     for line, cells in sheet.rows:
         # Not quoted: if the columns are interchanged, this is a reward.
         if cells[arm] not in names:
             raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
-        value, label = sheet.number(line, cells[place], column), names[cells[arm]]
+        value, label, count = sheet.number(line, cells[place], column), names[cells[arm]], 1
         if counted is None:
             if not bounds.low <= value <= bounds.high:
                 raise sheet.wrong(line, f"{column} must lie in {bounds}")
-            values.setdefault(label, []).append(value)
-            continue
-        digits = cells[counted]
-        count = int(digits) if digits.isascii() and digits.isdigit() else 0
-        if not 0 < count <= 2**53:
-            raise sheet.wrong(line, "count must be a whole number, at least 1")
-        try:
-            stated_sum((decimal(value), count), bounds)
-        except ValueError:
-            rule = f"{column} must lie in {bounds} times count"
-            raise sheet.wrong(line, rule) from None
-        total, number = sums.get(label, (Fraction(), 0))
-        sums[label] = total + decimal(value), number + count
-    return sums or {
-        label: (exact_sum(np.array(found)), len(found)) for label, found in values.items()
+        else:
+            digits = cells[counted]
+            count = int(digits) if digits.isascii() and digits.isdigit() else 0
+            if not 0 < count <= 2**53:
+                raise sheet.wrong(line, "count must be a whole number, at least 1")
+            try:
+                stated_sum((decimal(value), count), bounds)
+            except ValueError:
+                rule = f"{column} must lie in {bounds} times count"
+                raise sheet.wrong(line, rule) from None
+        values.setdefault(label, []).append(value)
+        counts[label] += count
+    return {
+        label: (
+            exact_sum(np.array(found)) if counted is None else sum(map(decimal, found), Fraction()),
+            counts[label],
+        )
+        for label, found in values.items()
     }
-
-
-class Table(NamedTuple):
-    """A table to show and to write; None and NaN are blank in it."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    draw: Callable[[], Any] | None = None  # a figure of it
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command answers: paragraphs above and below a table.
-
-    Printed as JSON it is the `facts`, and the rows of the table by the name `rows`. A table that is
-    not `shown` is for --output and --figure only.
-    """
-
-    table: Table | None = None
-    above: Sequence[str] = ()
-    below: Sequence[str] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    rows: str = "arms"
-    shown: bool = True
-
-    def show(self, *, as_json: bool) -> None:
-        """Print the answer."""
-        if as_json and self.shown:
-            show_json({**self.facts, self.rows: records(self.table) if self.table else []})
-        elif not as_json:
-            for text in self.above:
-                say(text)
-            if self.table and self.shown:
-                show(self.table)
-            for text in self.below:
-                say(text)
-
-
-def write(table: Table, opened: TextIO) -> None:
-    """Write a table as CSV, each number in full."""
-    rows = [table.columns, *([_cell(value, repr) for value in row] for row in table.rows)]
-    # Before 3.13, Python does not quote a cell with a carriage return.
-    unusual = any("\r" in cell for row in rows for cell in row)
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if unusual else csv.QUOTE_MINIMAL
-    csv.writer(opened, lineterminator="\n", quoting=quoting).writerows(rows)
-
-
-def show(table: Table) -> None:
-    """Print the first rows of a table, aligned, with four digits of each number."""
-    lines = [table.columns, *(list(map(_shown, row)) for row in table.rows[:_MOST_ROWS])]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
-    if len(table.rows) > _MOST_ROWS:
-        print(f"... and {len(table.rows) - _MOST_ROWS} more rows: --output FILE writes them all")
-
-
-def say(text: str) -> None:
-    """Print a paragraph in 80 columns; text of several lines as it is."""
-    hang = "  " if text.startswith("Note: ") else ""
-    wrapped = textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False)
-    print(text if "\n" in text else wrapped)
-
-
-def records(table: Table) -> list[dict[str, Any]]:
-    """Return the rows of a table for JSON."""
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def show_json(value: Any) -> None:
-    """Print one line of JSON, at once; infinity is "inf", NaN is null."""
-    print(json.dumps(_finite(value), allow_nan=False), flush=True)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
-def _cell(value: object, number: Callable[[float], str]) -> str:
-    """Return the text of a cell, in which `number` formats floating-point numbers."""
-    if value is None or value != value:
-        return ""
-    return number(float(value)) if isinstance(value, float) else str(value)
-
-
-def _shown(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else _cell(value, "{:.4g}".format)

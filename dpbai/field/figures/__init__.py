@@ -13,12 +13,15 @@ if not find_spec("matplotlib"):
 from dpbai.field.figures.canvas import Picture, canvas, name_lines, panels_in_a_grid
 from dpbai.field.figures.own_arms import rows_of_arms, run_trace
 from dpbai.field.figures.success import success_curves
+from dpbai.field.figures.supposed import least_budgets, recommended_counts
 
 __all__ = [
     "Picture",
     "canvas",
+    "least_budgets",
     "name_lines",
     "panels_in_a_grid",
+    "recommended_counts",
     "rows_of_arms",
     "run_trace",
     "success_curves",
