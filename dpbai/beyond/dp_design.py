@@ -47,7 +47,8 @@ from dpbai.ranking import ROUNDING
 from dpbai.scaling import Span
 from dpbai.schedule import enough
 
-MISFIT = 0.04  # by default; see Notes of `DPDesign`
+MISFIT = 0.04  # by default, with few pulls or much noise; see Notes of `DPDesign`
+_MOST_MISFIT, _CAUTION = 0.06, 0.0055
 _MOST_ARMS = 256  # that a first phase pulls equally often
 _WORTH = 0.01  # what pulls of other arms must take off a variance
 _PULLS_TO_AN_ARM = 10
@@ -114,9 +115,9 @@ class DPDesign:
         Notes.
     misfit : float, optional
         tau, by how much means are expected to differ from linear ones: a standard deviation, in
-        units of the range of the rewards, in [0, 1] or infinite. By default 0.04, see Notes. With 0
-        means are taken to be linear, with infinity features are ignored, as if they were one-hot. A
-        positive misfit, however small, also admits other candidates than 0 does.
+        units of the range of the rewards, in [0, 1] or infinite. By default 0.04 to 0.06, see
+        Notes. With 0 means are taken to be linear, with infinity features are ignored, as if they
+        were one-hot. A positive misfit, however small, also admits other candidates than 0 does.
 
     `features`, `budget` and `epsilon` are those of `DPBAI`.
 
@@ -128,10 +129,13 @@ class DPDesign:
     features leave all means free (they have rank K, or K = 2), tau makes no difference.
 
     tau is not estimated. Private releases say little of it before the budget is spent, and rewards
-    that vary less than they could look like means that are linear. The default is a compromise. On
-    linear means it costs little, in loss at most some thousandths, and on means that are
-    off by up to 0.1 it saves most of what trust in features would cost; `real_arms` in the book has
-    the measurements. With tau = 0, success falls as the budget grows if means are not linear.
+    that vary less than they could look like means that are linear. The default depends on w, the
+    precision of an arm's own mean after T/K pulls: it is 0.0055 sqrt(w), rounded to hundredths, but
+    at least 0.04 and at most 0.06. Where noise is large, features are what an answer rests on, and
+    larger misfits cost success; where it is small, caution costs little, and trust in features
+    costs most. On linear means the default loses some thousandths, and on means that are off by up
+    to 0.1 it saves most of what trust would cost; `real_arms` in the book has the measurements.
+    With tau = 0, success falls as the budget grows if means are not linear.
 
     *Releases.* Of each pulled arm the sum of the rewards, plus Lap(1/epsilon): one reward moves one
     sum, by at most 1, which is all that privacy needs. When two arms are left, the difference of
@@ -176,7 +180,9 @@ class DPDesign:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
-        misfit = MISFIT if self.misfit is None else _check.non_negative(self.misfit, "misfit")
+        misfit = self._usual_misfit
+        if self.misfit is not None:
+            misfit = _check.non_negative(self.misfit, "misfit")
         if 1 < misfit < math.inf:
             raise ValueError(f"misfit must lie in [0, 1] or be infinite, got {misfit}")
         object.__setattr__(self, "misfit", misfit)
@@ -193,6 +199,12 @@ class DPDesign:
     def least_budget(self) -> int:
         """A pull for each arm of a basis, and one for each phase after the first."""
         return max(1, len(self._division.basis)) + (self.phases or 1) - 1
+
+    @property
+    def _usual_misfit(self) -> float:
+        each = self.budget / len(self.features)
+        own = float(information(each, fee(self.epsilon, self.budget)))
+        return round(min(max(MISFIT, _CAUTION * math.sqrt(own)), _MOST_MISFIT), 2)
 
     @property
     def timetable(self) -> Timetable:

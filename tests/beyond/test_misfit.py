@@ -120,7 +120,18 @@ def test_plans_of_many_arms_need_no_square_of_their_number():
 def test_a_misfit_is_a_share_of_the_range_of_rewards_or_infinite(misfit):
     with pytest.raises(ValueError, match="misfit must"):
         DPDesign(FEATURES, budget=100, epsilon=1, misfit=misfit)
-    assert DPDesign(FEATURES, budget=100, epsilon=1).misfit == 0.04
+
+
+def test_the_usual_misfit_follows_the_precision_of_an_arms_own_mean():
+    """Of its T / K rewards, of variance 1/4 at most, and of noise of variance 2 / epsilon^2."""
+    found = []
+    for budget, epsilon in ((100, 1), (2000, 0.1), (1400, 1), (1700, 1), (2000, 1), (10**6, 9)):
+        each = budget / len(FEATURES)
+        deviation = math.sqrt(0.25 / each + 2 / (epsilon * each) ** 2)
+        found.append(DPDesign(FEATURES, budget=budget, epsilon=epsilon).misfit)
+        assert abs(found[-1] - min(max(0.04, 0.0055 / deviation), 0.06)) <= 0.005
+    assert found == sorted(found)
+    assert (found[0], found[1], found[-1]) == (0.04, 0.04, 0.06)
 
 
 def test_releases_say_whether_means_are_linear_as_often_as_is_told():
@@ -154,7 +165,7 @@ def test_the_command_line_says_what_it_takes_means_to_be(tmp_path, capsys):
         out, err = capsys.readouterr()
         return code, " ".join((out + err).split())
 
-    assert "linear in the features, up to deviations of about 0.04 of" in said()[1]
+    assert "linear in the features, up to deviations of about 0.05 of" in said()[1]
     assert "exactly linear in the features" in said("--misfit", 0)[1]
     assert "The features are ignored" in said("--misfit", "inf")[1]
     code, out = said("--misfit", 0.1, "--gap", 0.05, "--trials", 40)

@@ -81,9 +81,9 @@ def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, fol
 
 def test_later_phases_of_a_run_that_remembers_are_compared(call, done, folder, answer):
     """The difference of the last two arms has no mean; DPDesign with a misfit, and ratings."""
-    options = ["--budget", 20_000, "--epsilon", 1, "--reward-range", 0, 10]
+    options = ["--budget", 20_000, "--epsilon", 1, "--misfit", 0.04, "--reward-range", 0, 10]
     assert call(*START, *options)[0] == 0
-    plan = dpbai.DPDesign(FEATURES, budget=20_000, epsilon=1)
+    plan = dpbai.DPDesign(FEATURES, budget=20_000, epsilon=1, misfit=0.04)
     assert len(plan.timetable.pulls) == 3
     for _ in range(3):
         answer("run.json")

@@ -200,7 +200,8 @@ _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
                 type=by_rule(float, lambda check, value: check.proportion(value, "delta")))
 _MISFIT = option("--misfit", f"for {DEFAULT}: the expected deviation of means from linear ones, as "
                  "a share of the reward range: in [0, 1], 0 if means are exactly linear in the "
-                 "features, inf to ignore the features (default 0.04)", metavar="X",
+                 "features, inf to ignore the features (default 0.04 to 0.06, by how much "
+                 "rewards can say of one arm)", metavar="X",
                  type=by_rule(float, lambda check, value: check.non_negative(value, "misfit")))
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
