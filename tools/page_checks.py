@@ -12,10 +12,17 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote, urldefrag, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    ViewportSize,
+    sync_playwright,
+)
 
 PHONE = {"width": 375, "height": 740}
 DESKTOP = {"width": 1280, "height": 900}
@@ -72,12 +79,60 @@ class Visit:
             lambda request: self.errors.append(f"failed to load {request.url}"),
         )
         self.page.goto(path.resolve().as_uri() + fragment, wait_until="load")
-        self.page.evaluate("() => window.MathJax?.startup?.promise")
-        self.page.wait_for_timeout(300)  # for what scripts ask for after the page has loaded
+        settle(self.page)
 
     def leaving(self) -> list[str]:
         """Return the requests that would leave the machine."""
         return [url for url in self.requests if not LOCAL.match(url)]
+
+    def weight(self) -> int:
+        """Return the bytes of the files that the page has asked for."""
+        files = {unquote(urlsplit(url).path) for url in self.requests if url.startswith("file:")}
+        return sum(Path(file).stat().st_size for file in files)
+
+
+SETTLED = """async () => {
+  await window.MathJax?.startup?.promise;
+  for (let round = 0; round < 2; round++) {
+    await new Promise(requestAnimationFrame);  // events of a new size come before
+    await document.fonts.ready;
+    for (const change of document.getAnimations()) {
+      if (change instanceof CSSTransition) change.finish();
+    }
+  }
+}"""
+PICTURES = """async () => {
+  const images = [...document.querySelectorAll("article img")].filter(e => e.checkVisibility());
+  for (const image of images) image.loading = "eager";
+  await Promise.all(images.map(image => image.decode().catch(() => {})));
+}"""
+
+
+def settle(page: Page) -> None:
+    """Wait until formulas are typeset, and fonts, scripts and transitions have had their effect."""
+    page.evaluate(SETTLED)
+
+
+def show_pictures(page: Page) -> None:
+    """Load all pictures that a reader sees who goes to the end of the page."""
+    page.evaluate(PICTURES)
+    settle(page)
+
+
+def resize(page: Page, size: ViewportSize) -> None:
+    """Give the window a size, unless it has it, and wait until the page has followed."""
+    if page.viewport_size != size:
+        page.set_viewport_size(size)
+        page.wait_for_function("width => innerWidth === width", arg=size["width"])
+        settle(page)
+
+
+def dress(page: Page, theme: str) -> None:
+    """Show a page in the light or in the dark."""
+    page.evaluate(
+        "theme => Object.assign(document.documentElement.dataset, {theme, mode: theme})", theme
+    )
+    settle(page)
 
 
 def untypeset_formulas(page: Page) -> list[str]:
@@ -92,8 +147,8 @@ def untypeset_formulas(page: Page) -> list[str]:
 
 def overflow(page: Page) -> list[str]:
     """At the width of a phone, the page does not scroll sideways."""
-    page.set_viewport_size(PHONE)
-    findings = page.evaluate(
+    resize(page, PHONE)
+    return page.evaluate(
         """() => {
           const root = document.scrollingElement;
           if (root.scrollWidth <= root.clientWidth) return [];
@@ -103,15 +158,12 @@ def overflow(page: Page) -> list[str]:
           return [`${root.scrollWidth} pixels wide: ${names.join(" ; ")}`];
         }"""
     )
-    page.set_viewport_size(DESKTOP)
-    return findings
 
 
 def secret_scrolling(page: Page) -> list[str]:
     """On a phone, what goes on beyond its edge has a shadow there, and can be reached by keys."""
-    page.set_viewport_size(PHONE)
-    page.wait_for_timeout(200)
-    findings = page.evaluate(
+    resize(page, PHONE)
+    return page.evaluate(
         """() => [...document.querySelectorAll("article :is(pre, table, div.math, mjx-container)")]
           .filter(e => e.checkVisibility() && e.clientWidth
                        && getComputedStyle(e).overflowX !== "visible"
@@ -124,14 +176,11 @@ def secret_scrolling(page: Page) -> list[str]:
           .map(e => `${e.scrollWidth - e.clientWidth} pixels out of sight, and no hint: `
                     + e.textContent.trim().slice(0, 60))"""
     )
-    page.set_viewport_size(DESKTOP)
-    return findings
 
 
 def illegible_pictures(page: Page) -> list[str]:
     """On a phone, a picture keeps more than half of its size, and a tap shows it whole."""
-    page.set_viewport_size(PHONE)
-    page.wait_for_timeout(200)
+    resize(page, PHONE)
     findings = []
     for image in page.locator("article :is(figure, .explorer) img >> visible=true").all():
         natural, shown = image.evaluate("e => [e.naturalWidth, e.width]")
@@ -145,12 +194,12 @@ def illegible_pictures(page: Page) -> list[str]:
             findings.append(f"a tap does not enlarge: {image.get_attribute('alt')}")
         else:
             enlarged.dispatch_event("click")
-    page.set_viewport_size(DESKTOP)
     return findings
 
 
 def small_handles(page: Page) -> list[str]:
     """A slider is as wide as its picture, and high enough for a finger."""
+    resize(page, DESKTOP)
     return page.evaluate(
         """() => [...document.querySelectorAll("article input[type=range]")].flatMap(slider => {
           const { width, height } = slider.getBoundingClientRect();
@@ -187,6 +236,7 @@ def undescribed_images(page: Page) -> list[str]:
 
 def cut_off(page: Page) -> list[str]:
     """On a desktop no code, table or formula is wider than its place."""
+    resize(page, DESKTOP)
     return page.evaluate(
         """() => [...document.querySelectorAll("article :is(pre, table, div.math)")]
           .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
@@ -206,9 +256,10 @@ def misnamed_folds(page: Page) -> list[str]:
 
 def pale_print(page: Page) -> list[str]:
     """Printed from a dark page, letters are dark, and nothing that opens or runs is in sight."""
-    page.evaluate("() => { document.documentElement.dataset.theme = 'dark'; }")
+    dress(page, "dark")
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")  # as browsers do
     page.emulate_media(media="print")
+    settle(page)
     findings = page.evaluate(
         """() => [...document.querySelectorAll(
             "article :is(p, td, th, pre, span.pre, figcaption, mjx-container):not(.highlight *)")]
@@ -221,7 +272,7 @@ def pale_print(page: Page) -> list[str]:
     )
     page.emulate_media(media="screen")
     page.evaluate("() => dispatchEvent(new Event('afterprint'))")
-    page.evaluate("() => { document.documentElement.dataset.theme = 'light'; }")
+    dress(page, "light")
     return findings
 
 
@@ -237,6 +288,7 @@ def needless_tab_stops(page: Page) -> list[str]:
 
 def blurred_images(page: Page) -> list[str]:
     """Every picture is a drawing, or has at least two dots for each one that it is shown in."""
+    resize(page, DESKTOP)
     return page.evaluate(
         """() => [...document.querySelectorAll("article img")]
           .filter(image => image.checkVisibility() && image.width
@@ -273,20 +325,15 @@ def axe_violations(page: Page) -> list[str]:
     findings = []
     page.evaluate(SIMPLIFY)
     for viewport, mode, rules in ((PHONE, "light", {}), (DESKTOP, "dark", {"runOnly": CONTRAST})):
-        page.set_viewport_size(viewport)
-        page.evaluate(
-            "mode => Object.assign(document.documentElement.dataset, {theme: mode, mode})", mode
-        )
-        page.wait_for_timeout(100)
+        resize(page, viewport)
+        dress(page, mode)
         options = {"resultTypes": ["violations"], **rules}
         findings += [
             f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
             for found in Axe().run(page, context=context, options=options).response["violations"]
             if found["impact"] in ("serious", "critical")
         ]
-    page.evaluate(
-        "() => Object.assign(document.documentElement.dataset, {theme: 'light', mode: 'light'})"
-    )
+    dress(page, "light")
     page.evaluate(RESTORE)
     return findings
 
@@ -294,17 +341,17 @@ def axe_violations(page: Page) -> list[str]:
 PageCheck = Callable[[Page], list[str]]
 PAGE_CHECKS: list[PageCheck] = [
     untypeset_formulas,
-    overflow,
-    secret_scrolling,
-    illegible_pictures,
-    small_handles,
     heading_order,
     undescribed_images,
-    cut_off,
     misnamed_folds,
-    pale_print,
+    small_handles,
+    cut_off,
     needless_tab_stops,
     blurred_images,
+    pale_print,
+    overflow,  # on a phone from here on: each change of the width lays out the page anew
+    secret_scrolling,
+    illegible_pictures,
     axe_violations,
 ]
 
@@ -355,7 +402,7 @@ def picture(explorer: Locator) -> str:
         """root => [...root.querySelectorAll("img, svg")]
           .filter(image => image.checkVisibility({visibilityProperty: true})
                            && image.getBoundingClientRect().width > 0)
-          .map(image => image.currentSrc || image.outerHTML).join("|")"""
+          .map(image => image.src || image.outerHTML).join("|")"""
     )
 
 
@@ -373,7 +420,6 @@ def dead_controls(page: Page) -> list[str]:
             # At one end of its range a control answers to one of the two directions only.
             for key in ("ArrowUp", "ArrowDown"):
                 page.keyboard.press(key)
-                page.wait_for_timeout(150)
                 if picture(explorer) != before:
                     break
             else:

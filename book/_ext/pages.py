@@ -6,8 +6,8 @@ their sizes, so that nothing moves while a page loads, and load when they come n
 pages load what typesets formulas; the index of all words, where one searches. Code is marked where
 its colour is another one than that of plain letters. Where npm has put PurgeCSS, esbuild and SVGO,
 style sheets keep the rules that some page can use, they and scripts lose spaces and comments, and
-pictures get shorter paths. Pages with code get the button that runs them, if `tools/live.py` has
-put together what that needs.
+pictures get shorter paths and names. Pages with code get the button that runs them, if
+`tools/live.py` has put together what that needs.
 """
 
 import posixpath
@@ -44,8 +44,15 @@ PICTURE = re.compile(r'<img (?![^>]*\bwidth=)([^>]*?)src="([^":]+\.svg)"')
 SEARCH = re.compile(
     r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
 )
-PLAIN = re.compile(r'<span class="(?:n|nn|p|w)">([^<]*)</span>')
-"""Names, punctuation and spaces, to which both colour schemes give the colour of the block."""
+PLAIN = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
+"""Names, punctuation and spaces, to which both colour schemes give the colour of the block, and
+operators, which they give that of strings."""
+PATH = re.compile(r'<path id="([^"]+)"[^>]*? style="([^"]*)"')
+MARK = re.compile(r'(<use [^>]*?href="#([^"]+)"[^>]*?) style="([^"]*)"')
+ROW = re.compile(r'<g( clip-path="[^"]*")>((?:<use [^>]*/>){2,})</g>')
+STYLE = re.compile(r' style="[^"]*"')
+NAME = re.compile(r'\bid="([^"]+)"')
+NAMED = re.compile(r'(?<=["(]#)[^")]+|(?<=\bid=")[^"]+')
 PROGRAMS = Path("node_modules/.bin")
 STYLES = (
     "styles/pydata-sphinx-theme.css",
@@ -170,6 +177,39 @@ def shorten(html: Path, program: Path) -> None:
     command = [program, "--quiet", "--config", Path(__file__).with_name("svgo.config.mjs")]
     for folder in folders:
         subprocess.run([*command, "--folder", folder], check=True)
+        for picture in folder.glob("*.svg"):
+            svg = picture.read_text(encoding="utf-8")
+            picture.write_text(without_repeats(svg), encoding="utf-8")
+
+
+def without_repeats(svg: str) -> str:
+    """Return a picture with short names, in which each style of marks is stated once.
+
+    A mark has the style of the path that it shows, or else its own; a row of marks with the same
+    style has it from the group around them.
+    """
+    paths = {name: properties(style) for name, style in PATH.findall(svg)}
+
+    def mark(use: re.Match[str]) -> str:
+        shown = paths.get(use[2], {})
+        style = ";".join(part for name, part in properties(use[3]).items() if name not in shown)
+        return use[1] + (f' style="{style}"' if style else "")
+
+    def row(group: re.Match[str]) -> str:
+        styles = set(STYLE.findall(group[2]))
+        if len(styles) != 1 or group[2].count(" style=") != group[2].count("<use "):
+            return group[0]
+        [style] = styles
+        return f"<g{group[1]}{style}>{group[2].replace(style, '')}</g>"
+
+    svg = ROW.sub(row, MARK.sub(mark, svg))
+    names = {name: f"p{number:x}" for number, name in enumerate(NAME.findall(svg))}
+    return NAMED.sub(lambda name: names.get(name[0], name[0]), svg)
+
+
+def properties(style: str) -> dict[str, str]:
+    """Return the parts of a style by the names of the properties that they set."""
+    return {part.partition(":")[0]: part for part in style.split(";")}
 
 
 def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) -> str:

@@ -2,10 +2,11 @@
 // its address.
 "use strict";
 
+const WIDE = "article :is(table, pre, div.math, mjx-container, .cell_output > .output)";
+
 // Wide content that scrolls by itself must be reachable by keyboard, and nothing else.
 function makeScrollable() {
-  const wide = "table, pre, div.math, mjx-container";
-  for (const element of document.querySelectorAll(`article :is(${wide})`)) {
+  for (const element of document.querySelectorAll(WIDE)) {
     // A formula also holds words for screen readers, out of sight, which may be longer.
     const formula = element.querySelector(":scope > mjx-math");
     const width = formula ? formula.getBoundingClientRect().width : element.scrollWidth;
@@ -17,8 +18,11 @@ function makeScrollable() {
   }
 }
 
-// The theme, too, makes code focusable, whenever the page changes, and by another rule: ours is kept.
-function keepTabStops(article) {
+// What scrolls changes with the window, when a fold opens, and when a font arrives. The theme, too, makes
+// code focusable, whenever the page changes, and by another rule: ours is kept.
+function keepScrollable(article) {
+  const sizes = new ResizeObserver(makeScrollable);
+  for (const element of document.querySelectorAll(WIDE)) sizes.observe(element);
   const theirs = new MutationObserver(makeScrollable);
   theirs.observe(article, { subtree: true, attributes: true, attributeFilter: ["tabindex"] });
 }
@@ -274,7 +278,7 @@ window.addEventListener("load", () => {
   unlistCitations();
   keepColumns();
   makeScrollable();
-  keepTabStops(article);
+  keepScrollable(article);
   article.addEventListener("click", enlarge);
   article.addEventListener("keydown", (event) => event.key === "Enter" && enlarge(event));
   window.MathJax?.startup?.promise?.then(makeScrollable);
