@@ -19,11 +19,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
+from dpbai.beyond import gaps
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.scaling import Span
@@ -34,7 +34,6 @@ _SIMULATIONS = 2000
 _ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
 _DIRECTIONS = 2000
 _COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
-_EXACT: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,7 +368,7 @@ def _own(phase: Phase) -> tuple[tuple[int, ...], FloatArray]:
 
 
 def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
-    """Return the arms that are not the best arm under any linear means.
+    """Return the arms that are not the best arm under any linear means in [0, 1].
 
     Parameters
     ----------
@@ -384,48 +383,44 @@ def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
 
     Notes
     -----
-    Arm i leads for some theta if a_i' theta > a_j' theta for all j whose features differ, which is
-    the case if and only if a_i is a vertex of the convex hull of all features: else a_i is a convex
+    Arm i leads if a_i' theta > a_j' theta for all j whose features differ. Some theta achieves this
+    if and only if a_i is a vertex of the convex hull of all features: else a_i is a convex
     combination of other arms, one of which has at least its mean. Arms with equal features have
     equal means and lead together.
 
-    Most vertices lead in one of many directions. For each arm that is left, a linear program finds
-    its largest lead, first over these vertices, then over all arms. Coordinates are relative to a
-    basis among the arms, so that units do not matter; in them, arms within 1e-6 of each other count
-    as equal, and a lead of 1e-8 counts as none.
+    If a combination of the features is constant, all means can be moved and scaled into [0, 1].
+    Otherwise an arm may lead only where other means are negative, and does not count; features that
+    have mean 0 then allow no means in [0, 1] but 0, and no arm leads.
+
+    With a constant, most vertices are found as the best arms in random directions. For each other
+    arm a linear program finds its largest lead (`gaps.largest`), first over these vertices, then
+    over all arms. Coordinates are relative to a basis among the arms, so that units do not matter;
+    in them, arms within 1e-6 of each other count as equal, and a lead of 1e-8 counts as none.
     """
     vectors = _check.matrix(features, "features", least_rows=1)
-    centred = Span(vectors - vectors.mean(axis=0))
+    whole, centred = Span(vectors), Span(vectors - vectors.mean(axis=0))
     if not centred.rank:
         return ()
-    points = centred.coordinates
-    directions = np.random.default_rng(0).normal(size=(_DIRECTIONS, points.shape[1]))
-    found = {
-        arm
-        for top in np.unique((points @ directions.T).argmax(axis=0)).tolist()
-        for arm in np.flatnonzero(_distances(points, top) <= _COPY).tolist()
-    }
-    vertices = points[sorted(found)]
+    points = whole.coordinates
+    tops = []
+    if centred.rank < whole.rank:  # with a constant
+        directions = np.random.default_rng(0).normal(size=(_DIRECTIONS, centred.rank))
+        tops = np.unique((centred.coordinates @ directions.T).argmax(axis=0)).tolist()
+    found = np.zeros(len(points), dtype=bool)
+    for top in tops:
+        found |= _distances(points, top) <= _COPY
+
+    def leads(arm: int, others: NDArray[Any]) -> bool:
+        others = others[_distances(points, arm)[others] > _COPY]
+        return gaps.largest(points[[arm, *others]], 0) > _TIE
+
+    vertices, every = np.flatnonzero(found), np.arange(len(points))
     return tuple(
         arm
-        for arm in range(len(points))
-        if arm not in found
-        and not (_lead(points[arm], vertices) > _TIE and _lead(points[arm], points) > _TIE)
+        for arm in every[~found].tolist()
+        if not ((not tops or leads(arm, vertices)) and leads(arm, every))
     )
 
 
 def _distances(points: FloatArray, arm: int) -> FloatArray:
     return np.asarray(np.abs(points - points[arm]).max(axis=1))
-
-
-def _lead(point: FloatArray, others: FloatArray) -> float:
-    """Return the largest lead over the others that are no copies, for parameters in [-1, 1]^r."""
-    differences = point - others
-    differences = differences[np.abs(differences).max(axis=1) > _COPY]
-    leads = np.c_[-differences, np.ones(len(differences))]
-    bounds = [(-1.0, 1.0)] * len(point) + [(None, 1.0)]
-    costs = np.append(np.zeros(len(point)), -1.0)
-    solved = scipy.optimize.linprog(
-        costs, A_ub=leads, b_ub=np.zeros(len(leads)), bounds=bounds, options=_EXACT
-    )
-    return float(np.asarray(solved.x)[-1])

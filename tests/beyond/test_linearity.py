@@ -211,28 +211,40 @@ def test_bad_input_is_named() -> None:
 def test_arms_that_cannot_lead_are_those_that_are_no_vertex_of_the_convex_hull(
     arms: int, dimension: int
 ) -> None:
-    """Against Qhull, in whatever units, with a constant or without one."""
+    """Against Qhull, in whatever units, if a combination of the features is constant."""
     rng = np.random.default_rng(arms)
-    features = rng.normal(size=(arms, dimension))
-    inside = sorted({*range(arms)} - set(spatial.ConvexHull(features).vertices.tolist()))
+    points = rng.normal(size=(arms, dimension))
+    inside = sorted({*range(arms)} - set(spatial.ConvexHull(points).vertices.tolist()))
     assert 0 < len(inside) < arms
+    features = np.c_[np.ones(arms), points]
     for same in (
         features,
-        np.c_[np.ones(arms), features],
-        features * np.geomspace(1e-9, 1e9, dimension) + 3,
-        features @ rng.normal(size=(dimension, 2 * dimension)),
+        features * np.geomspace(1e-9, 1e9, dimension + 1),
+        features @ rng.normal(size=(dimension + 1, 2 * dimension)),
     ):
         assert linearity.cannot_lead(same) == tuple(inside)
 
 
+def test_without_a_constant_an_arm_leads_only_where_no_mean_is_negative() -> None:
+    """Against a fine grid of directions in the plane; none is allowed if features surround 0."""
+    points = np.random.default_rng(4).normal(size=(15, 2)) + [2, 1]
+    angles = np.linspace(0, 2 * np.pi, 200_001)
+    means = points @ [np.cos(angles), np.sin(angles)]
+    leads = {*means[:, means.min(axis=0) >= 0].argmax(axis=0).tolist()}
+    hull = set(spatial.ConvexHull(points).vertices.tolist())
+    assert 0 < len(leads) < len(hull)
+    assert linearity.cannot_lead(points) == tuple(sorted({*range(15)} - leads))
+    assert linearity.cannot_lead(points - points.mean(axis=0)) == tuple(range(15))
+
+
 def test_on_a_grid_only_the_corners_lead() -> None:
     """Arms on the edges are as good as a corner at best."""
-    grid = np.array([[x, y] for x in range(4) for y in range(4)])
+    grid = np.array([[1, x, y] for x in range(4) for y in range(4)])
     assert set(range(16)) - set(linearity.cannot_lead(grid)) == {0, 3, 12, 15}
 
 
 def test_copies_lead_together() -> None:
-    features = np.random.default_rng(0).normal(size=(20, 2))
+    features = np.c_[np.ones(20), np.random.default_rng(0).normal(size=(20, 2))]
     out = linearity.cannot_lead(features)
     twice = linearity.cannot_lead(np.vstack([features, features]))
     assert twice == (*out, *(arm + 20 for arm in out))
@@ -245,10 +257,10 @@ def test_an_arm_that_cannot_lead_never_does_and_the_others_do_somewhere() -> Non
     """On features of 0 and 1, as words give, in a dimension that Qhull is slow in."""
     rng = np.random.default_rng(3)
     mixtures = rng.dirichlet(np.ones(8), size=6) @ (corners := rng.integers(0, 2, size=(8, 6)))
-    features = np.vstack([corners, mixtures])
+    features = np.c_[np.ones(14), np.vstack([corners, mixtures])]
     out = linearity.cannot_lead(features)
     assert set(range(8, 14)) <= set(out)
-    means = features @ rng.normal(size=(6, 20_000))
+    means = features @ rng.normal(size=(7, 20_000))
     best = set(np.unique(means.argmax(axis=0)).tolist())
     assert best.isdisjoint(out)
     assert {tuple(features[arm]) for arm in best} == {

@@ -257,7 +257,9 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
         ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, ["features: c, d."]),
         ({"w": [0, 0, 3, 0], "x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]},
          ["the 4 arms have 4 independent features", "dp-bai is then baseline"]),
-        ({"x": [1, 2, 4, 8]}, ["no combination of the features is constant", "features: b, c."]),
+        ({"x": [1, 2, 4, 8]}, ["no combination of the features is constant", "features: a, b, c."]),
+            ({"x": [-1, 0, 0, 1]}, ["no combination of the features is constant",
+                                    "no arm can be ahead of all others"]),
     ],
 )  # fmt: skip
 def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, said):
@@ -286,10 +288,10 @@ def test_advice_on_indicators_names_what_an_option_can_name(tmp_path):
 
     notes = notes_of("day", "week")
     assert "column week=work is a combination of the columns before" in notes[0]
-    assert "leave week out of --categorical" in notes[0]
+    assert "leave week out with --features" in notes[0]
     notes = notes_of("week", "day")
     assert "column day=sun is a combination" in notes[0]
-    assert "replace --categorical day by a column of 0 and 1" in notes[0]
+    assert "adds no information, but does no harm" in notes[0]
     (hint,) = (note for note in notes_of("genres") if "lists" in note)
     assert "column genres holds lists, such as Adventure|Drama" in hint
     assert "each of the 3 words" in hint

@@ -19,7 +19,7 @@ from dpbai.scaling import rank
 from dpbai.schedule import pulls_max_det
 
 _LEVEL, _POWER = 0.05, 0.8
-_MOST_ARMS = 500  # for which linear programs are quick
+_MOST_ARMS, _MOST_WITHOUT_CONSTANT = 500, 100  # for which linear programs are quick
 _NEEDLESS = "a combination of the columns before, and adds no information"
 _LISTING = "|;,/+"
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
@@ -63,7 +63,8 @@ def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
 def notes(arms: Arms) -> list[str]:
     """Return what to look at before a run with these arms."""
     features, found = arms.features, []
-    if not has_constant(features):
+    constant = has_constant(features)
+    if not constant:
         found.append(
             "no combination of the features is constant, so the model gives an arm whose features "
             "are all 0 a mean of 0. For features such as prices or sizes this is wrong, and the "
@@ -75,13 +76,8 @@ def notes(arms: Arms) -> list[str]:
         found.append(f"{_columns(arms, named)} {_NEEDLESS}: leave it out with --features")
     for source, every in indicators.items():
         if words := [column for column in every if column in needless]:
-            way = (
-                f"leave {quoted(source)} out of --categorical"
-                if words == every
-                else f"replace --categorical {quoted(source)} by a column of 0 and 1 for each "
-                "of the other words"
-            )
-            found.append(f"{_columns(arms, words)} {_NEEDLESS}: {way}")
+            way = f": leave {quoted(source)} out with --features" if words == every else ""
+            found.append(f"{_columns(arms, words)} {_NEEDLESS}{way or ', but does no harm'}")
     columns = range(len(arms.columns))
     if numbering := [column for column in columns if _is_numbering(arms, column)]:
         found.append(
@@ -103,7 +99,14 @@ def notes(arms: Arms) -> list[str]:
             f"the {len(features)} arms have {len(features)} independent features, which do not "
             "relate the means of different arms: they spare no pulls, and dp-bai is then baseline"
         )
-    if len(features) <= _MOST_ARMS and (out := cannot_lead(features)):
+    few = len(features) <= (_MOST_ARMS if constant else _MOST_WITHOUT_CONSTANT)
+    out = cannot_lead(features) if few else ()
+    if len(out) == len(features):
+        found.append(
+            "no arm can be ahead of all others if means are linear in the features and in the "
+            "reward range: add a constant with --intercept"
+        )
+    elif out:
         labels = listed([quoted(arms.labels[arm]) for arm in out], 300)
         found.append(
             f"{len(out)} of the {len(features)} arms cannot be the best if means are linear in the "
