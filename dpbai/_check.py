@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 Kind = TypeVar("Kind")
 Seed = int | np.random.SeedSequence | np.random.Generator
 

@@ -2,9 +2,8 @@
 
 All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
 number and on the active set alone. A `Phase` states it completely. No policy draws a random number
-or reads a reward; the engines (simulation, live sessions, exact probabilities, audits) execute the
-same plan. A policy may also remember: decode all releases so far, and plan for the path of active
-sets. What was released is public, so this costs no privacy.
+or reads a reward; all engines execute the same plan. A policy may also remember: decode all
+releases so far, and plan for the path of active sets. These are public, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray, IntArray
+from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai.noise import LAWS, Noise
-from dpbai.ranking import BoolArray, Ranking
+from dpbai.ranking import Ranking
 
 _LARGEST_EXPONENT = 950  # of an estimate, so that sums and rare draws do not overflow
 _SMALLEST_NORMAL = 2.0**-1022  # doubles below have fewer digits
@@ -252,7 +251,8 @@ class Policy(Protocol):
     """A planner of phases; pure, so that plans can be cached, inspected and audited.
 
     A run recommends one arm; estimates of all arms are among its releases. A budget counts pulls,
-    whatever each of them costs.
+    whatever each of them costs. A policy may have a method `error_bound(instance)`, a bound on its
+    error, which `upper_bound` then returns.
     """
 
     @property

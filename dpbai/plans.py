@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import comb
-from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -22,13 +21,6 @@ Transcript = tuple[tuple[int, ...], ...]
 
 Reads = tuple[tuple[int, int, int], ...]
 """An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
-
-
-class Representable(Policy, Protocol):
-    """A policy that lists, for each phase, plans that release all that the phase may release."""
-
-    def representatives(self, index: int) -> tuple[Phase, ...]:
-        """Return these plans of phase `index`."""
 
 
 def arms_of(policy: Policy) -> int:
@@ -171,9 +163,9 @@ def untouched(policy: Policy) -> bool:
     return vars(policy).keys() <= computed | set(getattr(kind, "__dataclass_fields__", ()))
 
 
-def representable(policy: Policy) -> TypeGuard[Representable]:
-    """Return whether a policy is one of this library that lists its releases itself."""
-    return hasattr(type(policy), "representatives") and untouched(policy)
+def representatives(policy: Policy) -> Callable[[int], tuple[Phase, ...]] | None:
+    """Return what gives, for a phase, plans that release all that it may; None of most policies."""
+    return getattr(policy, "representatives", None) if untouched(policy) else None
 
 
 def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
@@ -181,10 +173,11 @@ def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
     As `reachable`, unless the policy lists its releases itself.
     """
-    if not representable(policy):
+    listed = representatives(policy)
+    if listed is None:
         return reachable(policy, limit)
     plans, _ = reachable(policy, 1)
-    return [[*some, *policy.representatives(p)] for p, some in enumerate(plans, start=1)], True
+    return [[*some, *listed(p)] for p, some in enumerate(plans, start=1)], True
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:

@@ -1,10 +1,5 @@
 """The policies of the paper: DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD.
 
-DP-BAI, DP-BAI-Gauss and Baseline (Algorithms 1 and 2, Sec. 5) differ in the noise (Gauss) and in
-the arms that they pull (Baseline) only. OD-LinBAI (Yang and Tan, NeurIPS 2022) pulls a G-optimal
-design in each phase and estimates by least squares; it is not private. DP-OD (App. E) adds Laplace
-noise to its moment vector U = sum of a x over all pulls.
-
 An argument out of its range raises `ValueError`; if a budget is too small, the message names the
 least one.
 """
@@ -22,24 +17,16 @@ from typing import ClassVar
 import numpy as np
 
 from dpbai import _check
-from dpbai._check import FloatArray, IntArray
+from dpbai._check import FloatArray
 from dpbai._gaussian import CALIBRATIONS, gaussian_log_delta, gaussian_sigma
 from dpbai.g_optimal import g_optimal_design, least_squares
 from dpbai.max_det import max_det
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.scaling import Span
-from dpbai.schedule import (
-    Schedule,
-    baseline_collections,
-    ceil_div,
-    dp_bai_collections,
-    enough,
-    pulls_max_det,
-)
+from dpbai.schedule import Schedule, baseline_collections, dp_bai_collections, enough, pulls_max_det
 
 Arms = tuple[int, ...]
-NORMS = ("l2", "l1")
 _LARGEST_SCALE = 1e305
 _ROUNDING = Fraction(1, 10**6)
 _OWN_UNIT = 200  # an exponent: up to 2^200, moments have the unit of the features
@@ -130,8 +117,11 @@ class DPBAI(_Planner):
 
     def _collection(self, active: Arms) -> tuple[Arms, FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
+        arms, dimension = len(active), self.schedule.dimension
+        if self.schedule.collections(arms, dimension) == {arms}:  # whatever the features are
+            return active, None
         span = Span(self.features[list(active)])
-        if not pulls_max_det(span.rank, len(active)):
+        if not pulls_max_det(span.rank, arms):
             return active, None
         found = max_det(span)
         return tuple(active[i] for i in found.indices), found.coordinates
@@ -146,9 +136,6 @@ class Baseline(DPBAI):
     """
 
     collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(baseline_collections)
-
-    def _collection(self, active: Arms) -> tuple[Arms, FloatArray | None]:
-        return active, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,15 +178,14 @@ class DPBAIGauss(DPBAI):
 
     def noise(self, pulls: int) -> Noise:
         """Return the noise on a mean of `pulls` rewards (Algorithm 2, lines 10 and 16)."""
-        if math.isinf(self.epsilon):
-            return NoNoise()
-        return Gaussian(self.sigma / pulls)
+        return NoNoise() if math.isinf(self.epsilon) else Gaussian(self.sigma / pulls)
 
 
 @dataclass(frozen=True, eq=False)
 class ODLinBAI(_Planner):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
+    By Yang and Tan (NeurIPS 2022). It releases the moment vector U = sum of a x over all pulls.
     R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
     sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
     arms, or all if there are fewer; the last phase keeps one. The support of a design in rank r is
@@ -233,8 +219,8 @@ class ODLinBAI(_Planner):
 
     @property
     def _halved(self) -> list[int]:
-        phases = max(1, (self.dimension - 1).bit_length())
-        return [ceil_div(self.dimension, 2**r) for r in range(1, phases)]
+        d = self.dimension
+        return [math.ceil(d / 2**r) for r in range(1, (d - 1).bit_length())]
 
     @property
     def least_budget(self) -> int:
@@ -261,29 +247,18 @@ class ODLinBAI(_Planner):
         except (RuntimeError, np.linalg.LinAlgError) as error:
             raise ValueError(f"{scales}{error}") from error
         support = design.support
-        pulls = self._rounded_up(design.weights[support])
+        # ceil(pi_i m) in exact arithmetic, except for an excess below a millionth
+        shares = [Fraction(weight) for weight in design.weights[support].tolist()]
+        scale = self.pulls_per_phase / (sum(shares) or 1)
+        counts = [max(1, math.ceil(share * scale - _ROUNDING)) for share in shares]
+        pulls = np.array(counts, dtype=np.int64)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             release = vectors[support].T * pulls
             decoder = least_squares(vectors[span.basis], span.coordinates, support, pulls)
         if not (np.isfinite(release).all() and np.isfinite(decoder).all()):
             raise ValueError(f"{scales}least squares overflows")
-        return Phase(
-            index=index,
-            active=active,
-            pulled=tuple(active[i] for i in support),
-            pulls=tuple(pulls.tolist()),
-            noise=self.noise(vectors),
-            keep=keep,
-            release_matrix=release,
-            decoder_matrix=decoder,
-        )
-
-    def _rounded_up(self, weights: FloatArray) -> IntArray:
-        """Return ceil(pi_i m) in exact arithmetic, except for an excess below a millionth."""
-        shares = [Fraction(weight) for weight in weights.tolist()]
-        scale = self.pulls_per_phase / (sum(shares) or 1)
-        pulls = [max(1, math.ceil(share * scale - _ROUNDING)) for share in shares]
-        return np.array(pulls, dtype=np.int64)
+        pulled, noise = tuple(active[i] for i in support), self.noise(vectors)
+        return Phase(index, active, pulled, tuple(pulls.tolist()), noise, keep, release, decoder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,17 +287,15 @@ class DPOD(ODLinBAI):
     def __post_init__(self) -> None:
         super().__post_init__()
         vars(self)["epsilon"] = _check.epsilon(self.epsilon)
-        _check.one_of(self.norm, "norm", NORMS)
+        _check.one_of(self.norm, "norm", ("l2", "l1"))
         self.noise(self.scaled_features)  # a scale that overflows fails here
 
     def noise(self, vectors: FloatArray) -> Noise:
         """Return Lap(L/epsilon): L over all K arms as printed, or the L1 norm of active ones."""
         if math.isinf(self.epsilon) or not vectors.any():
             return NoNoise()
-        if self.norm == "l2":
-            length = float(np.linalg.norm(self.scaled_features, axis=1).max())
-        else:
-            length = float(np.abs(vectors).sum(axis=1).max())
+        arms, order = (self.scaled_features, 2) if self.norm == "l2" else (vectors, 1)
+        length = float(np.linalg.norm(arms, order, axis=1).max())
         if not 0 < length / self.epsilon < _LARGEST_SCALE:
             raise ValueError(
                 f"features and epsilon must give noise of a scale below {_LARGEST_SCALE:g}, L / "

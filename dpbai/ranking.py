@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbai._check import FloatArray, IntArray
-
-BoolArray = NDArray[np.bool_]
+from dpbai._check import BoolArray, FloatArray, IntArray
 
 ROUNDING = 2.0**-36
 """Relative: rounding errors of estimates are smaller, and true differences of estimates rarely."""

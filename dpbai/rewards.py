@@ -1,12 +1,9 @@
 """Reward laws of an arm, with exact sums of many rewards.
 
 The policies of the paper depend on a reward through the sum of all rewards of one arm in one phase,
-so a law draws that sum directly. For most laws the cost does not grow with the number of pulls: one
-binomial for `Bernoulli`, one multinomial for `Empirical`, 53 binomials for `Uniform`. A sum of
-`Beta` rewards is drawn reward by reward. The experiments of the paper are `Uniform` (Sec. 5,
-App. E); its lower bound uses `Bernoulli`.
-
-An argument out of its stated range raises `ValueError`, one of a wrong type `TypeError`.
+so a law draws that sum directly; except for `Beta`, at a cost that does not grow with the number of
+pulls. The experiments of the paper are `Uniform` (Sec. 5, App. E); its lower bound uses
+`Bernoulli`. An argument out of its range raises `ValueError`, one of a wrong type `TypeError`.
 """
 
 from __future__ import annotations

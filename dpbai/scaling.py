@@ -1,8 +1,7 @@
-"""Features of any scale: ranks and coordinates that rounding errors do not spoil.
+"""Features of any scale: ranks and coordinates, whatever the units of arms and features.
 
-Ranks, and coordinates in a basis, do not depend on the units of arms and features, but
-floating-point errors do. Here, and nowhere else, rows and columns are brought to one order of
-magnitude.
+Floating-point errors depend on units. Here, and nowhere else, rows and columns are brought to one
+order of magnitude.
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 
 from dpbai import _check
-from dpbai._check import FloatArray, IntArray
+from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai._ties import first_largest
-
-BoolArray = NDArray[np.bool_]
 
 _WIDE, _SWEEPS = 30, 100
 _SWAP_GAIN = 1e-10
 _TOLERANCE = 1e-9  # of the largest entry of a column
 _ROUNDING = 1e-12
+_EPSILON = 2.0**-52
 _PLAIN = 1e-9  # a reciprocal condition number, far above rounding errors of 1e-13
 
 
@@ -49,11 +47,7 @@ class Span:
 
     @cached_property
     def rank(self) -> int:
-        """r, whatever the scales of rows and columns.
-
-        Rows and columns, whose scales change no rank, are brought to unit size before singular
-        values are compared with rounding errors.
-        """
+        """r, from singular values once rows and columns have unit size, which changes no rank."""
         arms, dimension = self.vectors.shape
         tall = self.vectors if arms >= dimension else self.vectors.T
         if _plainly_independent(tall):
@@ -209,7 +203,7 @@ def _times_powers(values: FloatArray, exponents: IntArray) -> FloatArray:
 
 
 def _half_of_largest(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
-    """Return half of the largest exponent: rows and columns share it."""
+    # rows and columns share the largest exponent
     largest = np.where(entries, exponents, -np.inf).max(axis=axis)
     return np.where(np.isfinite(largest), largest, 0.0) / 2
 
@@ -222,8 +216,7 @@ def _visible_rank(scaled: FloatArray) -> int:
     """Return the rank above rounding errors."""
     units = unit_rows(_divided(scaled, np.abs(scaled).max(axis=0)))
     singular = linalg.lapack.dgesdd(units, compute_uv=0)[1]
-    errors = singular[0] * max(units.shape) * np.finfo(np.float64).eps
-    return int(np.count_nonzero(singular > errors))
+    return int(np.count_nonzero(singular > singular[0] * max(units.shape) * _EPSILON))
 
 
 def pivots(vectors: FloatArray, dimension: int) -> IntArray:
@@ -234,8 +227,7 @@ def pivots(vectors: FloatArray, dimension: int) -> IntArray:
 def axes_of(vectors: FloatArray, dimension: int) -> FloatArray:
     """Return an orthonormal basis of the span of the rows, shape (dimension, d).
 
-    It is that of Gram and Schmidt on the rows of `pivots`: unlike singular vectors it is the same,
-    except for rounding, wherever it is computed.
+    It is that of Gram and Schmidt on the rows of `pivots`, the same on all machines.
     """
     return _farthest(vectors, dimension)[1]
 

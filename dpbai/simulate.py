@@ -1,9 +1,8 @@
 """Monte Carlo: run a policy many times on an instance, at a cost that ignores the budget.
 
-Policies use sums of rewards, and the reward laws draw exact sums, so the cost does not depend on
-the number of pulls. Trials that share an active set share a plan and are one array operation; where
-a phase splits them over many active sets, the sums of each arm are drawn for all of them at once.
-If a policy remembers, trials share a plan if they share the path of active sets.
+Policies use sums of rewards, which the reward laws draw exactly. Trials that share an active set
+share a plan and are one array operation; where a phase splits them over many active sets, the sums
+of each arm are drawn for all of them at once.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy import special
+from scipy import special  # scipy.stats has the intervals, but is slow to import
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
@@ -31,9 +30,7 @@ from dpbai.plans import Stage
 from dpbai.ranking import sorted_rows
 
 _BLOCK_ENTRIES = 2**17  # a megabyte, to fit the cache
-
 _ROUNDING = 1e-12  # of a gap that equals a tolerance
-
 _PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "exact"]
@@ -111,10 +108,7 @@ class Simulation:
 def binomial_interval(
     successes: int, trials: int, risk: float, method: IntervalMethod
 ) -> tuple[float, float]:
-    """Return a confidence interval that misses a probability with this `risk` on each side.
-
-    As in `scipy.stats`, whose import is slow.
-    """
+    """Return a confidence interval that misses a probability with this `risk` on each side."""
     failures = trials - successes
     if method == "exact":
         low = special.betaincinv(successes, failures + 1, risk) if successes else 0.0
@@ -180,16 +174,11 @@ def simulate(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
+class _Group(NamedTuple):
     """Trials that share a plan, at the stage of those with the most pulls."""
 
     stage: Stage
     released: FloatArray  # of shape (trials, coordinates so far), or (trials, 0)
-
-    @property
-    def phase(self) -> Phase:
-        return self.stage.phase
 
 
 @one_thread
@@ -229,11 +218,11 @@ def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
     batch: list[_Group] = []
     room = _BLOCK_ENTRIES
     for group in groups:
-        phase, released = group.phase, group.released
+        phase, released = group.stage.phase, group.released
         width = max(1, len(phase.active), len(phase.pulled), phase.remembered)
         while len(released):
             part = max(1, room // width)
-            batch.append(replace(group, released=released[:part]))
+            batch.append(group._replace(released=released[:part]))
             room -= len(released[:part]) * width
             released = released[part:]
             if room < width:
@@ -250,11 +239,11 @@ def _run(
 
     Groups whose plans differ in the names of arms only are executed as one.
     """
-    plans = [(group.phase, len(group.released)) for group in batch]
+    plans = [(group.stage.phase, len(group.released)) for group in batch]
     pairs = zip(batch, _empirical_means(plans, instance, rng), strict=True)
-    for _, alike in groupby(pairs, key=lambda pair: _but_for_names(pair[0].phase)):
+    for _, alike in groupby(pairs, key=lambda pair: _but_for_names(pair[0].stage.phase)):
         groups, means = zip(*alike, strict=True)
-        phase, trials = groups[0].phase, [len(group.released) for group in groups]
+        phase, trials = groups[0].stage.phase, [len(group.released) for group in groups]
         several = len(groups) > 1
         noise = phase.noise.sample(rng, (sum(trials), phase.coordinates))
         released = phase.statistic(np.concatenate(means) if several else means[0]) + noise
@@ -269,7 +258,7 @@ def _run(
         survivors = phase.survivors(released, rng)
         if several:  # the same positions in other active sets
             owners = np.repeat(np.arange(len(groups)), trials)[:, None]
-            active = np.array([group.phase.active for group in groups])
+            active = np.array([group.stage.active for group in groups])
             places = np.searchsorted(phase.active, survivors)
             survivors = np.hstack([owners, active[owners, places]])
         order, begins = sorted_rows(survivors)

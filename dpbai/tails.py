@@ -1,8 +1,7 @@
 """The tail bounds of the paper's appendix of useful facts, and Bernstein's inequality.
 
-Hoeffding's inequality bounds sums of rewards, sub-exponential tails sums of Laplace noise with the
-coordinates of a Max-Det collection as weights, and Bernstein's inequality, which is not in the
-paper, both together.
+Hoeffding's bounds sums of rewards, sub-exponential tails weighted sums of Laplace noise, and
+Bernstein's, which is not in the paper, both together.
 """
 
 from __future__ import annotations

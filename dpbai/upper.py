@@ -3,7 +3,7 @@
 The theorem is exp(-T'/(65 M H)) "for all sufficiently large T". Its proof gives a finite form,
 (12 M + 4 M_1 lambda) exp(-T'/(64 M H)), which `explicit_upper_bound` evaluates together with the
 least T' from which each step holds. Not in the paper: the same with 17 and 16, for both sequences
-of sizes. `regime` says which of DP-BAI and DP-BAI-Gauss has the larger exponent.
+of sizes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpbai.paths import check_match, path_bound
 from dpbai.phase import Phase, Policy
 from dpbai.policies import DPBAI, DPBAIGauss
 from dpbai.scaling import rank
-from dpbai.schedule import Schedule, ceil_div, pulls_max_det
+from dpbai.schedule import Schedule, ceil_div, dp_bai_collections, pulls_max_det
 
 __all__ = [
     "ExplicitBound",
@@ -241,12 +241,9 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
 def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
     """Return the least of the bounds for some i, each for the worst rank."""
     schedule, size = policy.schedule, phase.size
-    most = min(rank(policy.features), size)
-    plans = {(size, 2, 1.0)}  # how many arms are pulled, how many count, their weight
-    if pulls_max_det(most, size):
-        plans = {(most, most, 2.0)}
-    if phase.phase > 1:
-        plans |= {(r, r, 2.0) for r in range(1, most + 1) if pulls_max_det(r, size)}
+    pulled = _collections(phase, rank(policy.features))
+    # How many arms are pulled, how many count, their weight.
+    plans = [(m, m, 2.0) if m < size else (m, 2, 1.0) for m in pulled]
     bounds = []
     for index in {2, phase.index, min(schedule.g[1], phase.keep) + 1, phase.keep + 1}:
         of = {"gap": hard.gap(index), "epsilon": policy.epsilon}
@@ -286,12 +283,17 @@ def _plans(
     tau^2/b = 4/(epsilon n); else Delta/4 >= (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the
     coordinates alpha of the arm and for those of the best arm.
     """
-    is_first = phase.phase == first.index
-    if is_first and first.decoder_matrix is not None:
+    if phase.phase == first.index and first.decoder_matrix is not None:
         largest = np.abs(first.decoder).max(axis=1)
         spread = (first.decoder**2).sum(axis=1) / np.where(largest > 0, largest, 1)
         arms = instance.gaps >= gap
         worst = max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max())
         return [(len(first.pulled), float(worst))]
-    ranks = (rank,) if is_first else range(1, min(rank, phase.size) + 1)
-    return [(r, r / gap) if pulls_max_det(r, phase.size) else (phase.size, 1 / gap) for r in ranks]
+    return [(m, (m if m < phase.size else 1) / gap) for m in _collections(phase, rank)]
+
+
+def _collections(phase: Elimination, rank: int) -> set[int]:
+    """Return how many arms a phase may pull, for any survivors of features of that rank."""
+    if phase.phase > 1:
+        return dp_bai_collections(phase.size, rank)
+    return {rank if pulls_max_det(rank, phase.size) else phase.size}

@@ -23,11 +23,8 @@ Table = tuple[tuple[float, ...], ...]
 Entry = tuple[int, int]
 """An arm, and the index of a reward in its row, both from 0."""
 
-LARGEST_WORK = 5e8
-"""How many numbers an audit may compute, which takes about a minute or two."""
-
-LARGEST_MEMORY = 2.0**28
-"""How many numbers it may hold at once, 2 GiB."""
+LARGEST_WORK = 5e8  # numbers that an audit may compute, which takes about a minute or two
+LARGEST_MEMORY = 2.0**28  # numbers that it may hold at once, 2 GiB
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,7 @@ class EarlyStopping:
 def log_ratio(law: Mapping[Output, float], other: Mapping[Output, float]) -> float:
     """Return the largest log(P(S) / Q(S)) over sets S of outputs: a single output attains it."""
     law, other = _probabilities(law, "law"), _probabilities(other, "other")
-    if any(output not in other for output in law):
-        return math.inf
-    return max(math.log(probability / other[output]) for output, probability in law.items())
+    return max(math.log(p / other[out]) if out in other else math.inf for out, p in law.items())
 
 
 def _probabilities(law: Mapping[Output, float], name: str) -> dict[Output, float]:

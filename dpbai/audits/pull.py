@@ -101,17 +101,14 @@ def _output_law(
     policy: PullPolicy, rewards: Callable[[History, int], Mapping[float, float]]
 ) -> dict[Output, float]:
     """Sum over all histories; `rewards` gives the law of the next reward of an arm."""
-
-    def following(history: History, arm: int) -> Mapping[float, float]:
-        return rewards(history, arm) if arm < policy.arms else {0.0: 1.0}
-
     reached: dict[History, float] = {(): 1.0}
     for _ in range(policy.budget):
         before, reached = reached, {}
         for history, probability in before.items():
             for arm, chance in enumerate(policy.next_arm(history)):
                 if chance > 0:
-                    for reward, share in following(history, arm).items():
+                    law_of_reward = rewards(history, arm) if arm < policy.arms else {0.0: 1.0}
+                    for reward, share in law_of_reward.items():
                         if share > 0:
                             reached[*history, (arm, reward)] = probability * float(chance) * share
             if len(reached) > MOST_HISTORIES:

@@ -33,10 +33,9 @@ from itertools import product
 
 import numpy as np
 
-from dpbai._check import FloatArray, IntArray
+from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import ComplexArray, Term, Terms
-from dpbai.ranking import BoolArray
 
 _MOST_WORK = 2**26
 _SLICE = 2**17

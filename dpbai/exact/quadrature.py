@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
-from scipy import optimize
+from scipy import linalg
 
 from dpbai._check import FloatArray
 
@@ -18,37 +17,16 @@ SMALLEST_LOG = -575.0
 """Logarithm of 1e-250: products and sums with it are still normal doubles."""
 
 _MOST_PANELS = 2**13
-_GAUSS = 10
 
 
 class RoughDensityError(ValueError):
     """The distribution is not smooth enough for an integral over it."""
 
 
-def _gauss_kronrod() -> tuple[FloatArray, FloatArray]:
-    """Return 21 nodes, and weights of Gauss' rule on 10 of them and of Kronrod's on all.
-
-    Kronrod's other nodes are the zeros of a polynomial E of degree 11 (Stieltjes), one on either
-    side of each zero of Legendre's P of degree 10, such that P E is orthogonal to all degrees up to
-    10.
-    """
-    legendre = np.polynomial.legendre
-    x, w = legendre.leggauss(2 * _GAUSS)
-    values = legendre.legvander(x, _GAUSS + 1)
-    moments = (values.T * (w * values[:, _GAUSS])) @ values
-    stieltjes = np.append(np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1], rcond=None)[0], 1.0)
-    gauss, weights = legendre.leggauss(_GAUSS)
-    others = [
-        optimize.brentq(legendre.legval, *ends, args=(stieltjes,), xtol=1e-16, rtol=1e-15)
-        for ends in pairwise([-1.0, *gauss, 1.0])
-    ]
-    nodes = np.concatenate([gauss, others])
-    integrals = np.append(2.0, np.zeros(2 * _GAUSS))
-    kronrod = np.linalg.solve(legendre.legvander(nodes, 2 * _GAUSS).T, integrals)
-    return nodes, np.stack([np.append(weights, np.zeros(_GAUSS + 1)), kronrod])
-
-
-_NODES, _WEIGHTS = _gauss_kronrod()
+# Gauss' rules of two orders: the finer one gives the integral, and both of them its error.
+_COARSE, _FINE = (np.polynomial.legendre.leggauss(order) for order in (10, 16))
+_NODES = np.concatenate([_COARSE[0], _FINE[0]])
+_WEIGHTS = linalg.block_diag(_COARSE[1], _FINE[1])
 
 
 def log_integral(

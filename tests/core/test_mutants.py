@@ -110,10 +110,6 @@ def printed_sizes_from_the_proof(self):
     return (*stage, *self.g[0 if self.M1 else 1 : self.g.index(1) + 1])
 
 
-def rounded_down(self, weights):
-    return np.maximum(1, (weights * float(self.pulls_per_phase)).astype(int))
-
-
 DP_BAI = (synthetic, "DP-BAI", 120, 0.9)
 TIGHT = (synthetic, "DP-BAI", 120, 0.4)
 LADDER = (ladder, "DP-BAI", 240, 1.5)
@@ -164,7 +160,7 @@ MUTANTS = {
     "pulls rounded down": (schedule, "ceil_div", lambda a, b: a // b, (ladder, "DP-BAI", 241, 1.5),
         plans_differ),
     "pulls of a design rounded down": (
-        ODLinBAI, "_rounded_up", rounded_down, (synthetic, "OD-LinBAI", 120, 1.0), plans_differ),
+        "dpbai.policies._ROUNDING", None, 1, (synthetic, "OD-LinBAI", 120, 1.0), plans_differ),
     "T' not divided among the phases": (
         Schedule, "pulls", lambda _, usable, m: math.ceil(usable / m), LADDER, plans_differ),
     "nothing reserved for rounding up": (

@@ -28,7 +28,7 @@ from dpbai.field.session import (
 from dpbai.field.session import ledger as session_ledger
 from dpbai.field.session.records import Label
 from dpbai.phase import Policy
-from dpbai.plans import reachable, representable
+from dpbai.plans import reachable, representatives
 
 _ACCOUNT = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
 _SHORT = 54  # characters of a list behind some words
@@ -368,9 +368,9 @@ def _phases(policy: Policy) -> list[tuple[object, ...]]:
     """Return a row for each phase, with ranges over the active sets that may survive."""
     plans, complete = reachable(policy, _LIMIT)
     # What stands for all plans of DPDesign does so in what it releases, not in its pulls.
-    if representable(policy) and not (complete or isinstance(policy, dpbai.DPDesign)):
-        later = (policy.representatives(index) for index in range(2, len(plans) + 1))
-        plans = [plans[0], *map(list, later)]
+    listed = representatives(policy)
+    if listed and not (complete or isinstance(policy, dpbai.DPDesign)):
+        plans = [plans[0], *(list(listed(index)) for index in range(2, len(plans) + 1))]
     return [
         (
             index,
