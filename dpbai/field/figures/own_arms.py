@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # the caller has imported sessions
     from dpbai.field.session import Session
     from dpbai.field.session.records import Label, Released
 
-_REWARD_VARIANCE = 0.25  # the largest that rewards in [0, 1] can have
 MOST_ROWS = 40
 _LONGEST = 28  # characters of a label
 
@@ -120,19 +119,16 @@ def _short(text: str) -> str:
 
 
 def _deviations(phases: Sequence[Phase]) -> FloatArray:
-    """Return the standard deviation of each estimate of the last phase, for the largest variance.
+    """Return the standard deviation of each estimate of the last phase.
 
-    The last columns of its decoder are for its own release, those on the left for earlier ones.
+    Rewards have the largest variance that they can have in [0, 1], 1/4.
     """
-    from dpbai.field.session.phase import noise_deviations
+    from dpbai.field.session.phase import decoded
 
-    decoder = phases[-1].decoder
-    variances, end = noise_deviations(phases) ** 2, decoder.shape[1]
-    for phase in reversed(phases):
-        if end:
-            weights = decoder[:, end - phase.coordinates : end] @ phase.release
-            variances += _REWARD_VARIANCE * (weights**2 / np.array(phase.pulls)).sum(axis=1)
-            end -= phase.coordinates
+    variances = np.zeros(len(phases[-1].active))
+    for phase, weights in decoded(phases):
+        variances += ((weights * phase.noise.standard_deviation) ** 2).sum(axis=1)
+        variances += ((weights @ phase.release) ** 2 / np.array(phase.pulls)).sum(axis=1) / 4
     return np.sqrt(variances)
 
 

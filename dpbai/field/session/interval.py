@@ -20,6 +20,7 @@ import numpy as np
 from scipy import optimize, special
 
 from dpbai._check import FloatArray
+from dpbai.field.session.phase import decoded
 from dpbai.noise import Gaussian, Laplace, Noise
 from dpbai.phase import Phase
 
@@ -67,39 +68,34 @@ def half_widths(
     It is that of the arm at `place` in the last of `phases`; `counts` are of the observed rewards.
     None if these releases do not determine means, but differences only, for instance.
     """
-    last, row = phases[-1], phases[-1].decoder[place]
-    used = phases if last.remembered else [last]
-    ends = np.cumsum([phase.coordinates for phase in used])[:-1]
-    weights = np.split(row, ends)
-    parts = [weight @ phase.release for weight, phase in zip(weights, used, strict=True)]
-    arms = np.concatenate([features[list(phase.pulled)] for phase in used])
-    expected, wanted = np.concatenate(parts) @ arms, features[last.active[place]]
+    last, arm = phases[-1], phases[-1].active[place]
+    used = [(phase, columns[place]) for phase, columns in decoded(phases)]
+    parts = [weights @ phase.release for phase, weights in used]
+    on_means = np.zeros(len(features))  # the weights of the true means in the error
+    on_means[arm] = -1
+    for (phase, _), part in zip(used, parts, strict=True):
+        on_means[list(phase.pulled)] += part
     own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
-    close = np.abs(expected - wanted) <= _ROUNDING * np.abs(features).max(axis=0)
+    close = np.abs(on_means @ features) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
         return None
-    on_means = np.zeros(len(features))  # the weights of deviations in the error
-    on_means[last.active[place]] = -1
-    for part, phase in zip(parts, used, strict=True):
-        on_means[list(phase.pulled)] += part
     size = float(np.abs(on_means).sum())
     deviate = misfit > 0 and size > _ROUNDING
-    before = used[:-1]
     half = (1 - confidence) / (3 if deviate else 2)  # of the errors, for each source
-    noisy = len(last.active) + sum(phase.coordinates for phase in before)
-    noise = _quantile(last.noise, weights[-1], half / noisy)
+    noisy = len(last.active) + sum(phase.coordinates for phase, _ in used[:-1])
+    noise = _quantile(last.noise, used[-1][1], half / noisy)
     noise += sum(
-        float(np.abs(weight).sum()) * _quantile(phase.noise, np.ones(1), half / noisy)
-        for weight, phase in zip(weights[:-1], before, strict=True)
+        float(np.abs(weights).sum()) * _quantile(phase.noise, np.ones(1), half / noisy)
+        for phase, weights in used[:-1]
     )
-    sampled = len(last.active) + sum(len(phase.pulled) for phase in before)
+    sampled = len(last.active) + sum(len(phase.pulled) for phase, _ in used[:-1])
     factor = math.sqrt(math.log(2 * sampled / half) / 2)
     sampling = 0.0
-    for part, phase, came in zip(parts, used, counts[-len(used) :], strict=True):
-        pulls = np.array(phase.pulls, dtype=np.float64)
-        spread = np.abs(part) * np.sqrt(np.array(came)) / pulls
+    for part, (phase, _), count in zip(parts, used, counts[-len(used) :], strict=True):
+        pulls, came = np.array(phase.pulls, dtype=np.float64), np.array(count)
+        spread = np.abs(part) * np.sqrt(came) / pulls
         sampling += factor * float(np.linalg.norm(spread, 2 if phase is last else 1))
-        sampling += float((np.abs(part) * (1 - np.array(came) / pulls)).sum()) / 2
+        sampling += float((np.abs(part) * (1 - came / pulls)).sum()) / 2
     largest = -float(special.ndtri(half / (2 * len(features))))  # of all deviations, in units of it
     return noise, sampling, misfit * largest * size if deviate else 0.0
 

@@ -60,13 +60,10 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
     copies = tuple(i for i, run in enumerate(runs) if _is_copy(i, run, runs))
     costs = tuple((run.population, run.group_certificate(group)) for run in runs)
     counted = [cost for i, cost in enumerate(costs) if i not in copies]
-    totals = [
-        tuple(
-            sum(getattr(account, name) for whose, account in counted if whose in (None, population))
-            for name in ("epsilon", "delta")
-        )
-        for population in {whose for whose, _ in counted}
-    ]
+    totals = []
+    for population in {whose for whose, _ in counted}:
+        shared = [cost for whose, cost in counted if whose in (None, population)]
+        totals.append((sum(cost.epsilon for cost in shared), sum(cost.delta for cost in shared)))
     epsilon, delta = map(max, zip(*totals, strict=True))
     return Ledger(epsilon, min(delta, 1.0), costs, copies)
 

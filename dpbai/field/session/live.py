@@ -67,6 +67,9 @@ class Session:
         none, the policy cannot be saved, or `noise` cannot draw what the policy plans.
     FileExistsError
         If there is a file at `path`; `Session.resume` continues with it.
+    SessionConflictError
+        From `record`, `record_sums`, `undo`, `end_phase` and `withdraw`, if another process has
+        changed the file since it was read here.
 
     Examples
     --------
@@ -75,8 +78,7 @@ class Session:
     ...     session.record({arm: ask(arm, pulls) for arm, pulls in session.requests.items()})
     >>> session.recommendation, session.certificate.epsilon  # doctest: +SKIP
 
-    A web service records rewards one by one, each saved before the next; if several processes do,
-    see `SessionConflictError`:
+    A web service records rewards one by one, each saved before the next:
 
     >>> session = Session.resume("run.json")  # doctest: +SKIP
     >>> session.record({"blue": [1]}, batch="visit 4711")  # doctest: +SKIP
@@ -132,9 +134,8 @@ class Session:
         return session
 
     def _hold(self, run: Run, store: Store | None, data: bytes | None) -> None:
-        self.policy, self.noise = run.policy, run.noise
-        self.labels, self.reward_range = run.labels, run.reward_range
-        self.population = run.population
+        self.policy, self.noise, self.labels = run.policy, run.noise, run.labels
+        self.reward_range, self.population = run.reward_range, run.population
         self._at, self._store = (run, data), store
         self._mutex, self._process = threading.Lock(), os.getpid()
 
@@ -148,9 +149,10 @@ class Session:
         run, name, arms = self._run, type(self.policy).__name__, len(self.labels)
         if run.phase is None:
             return f"<Session: {name}, {arms} arms, finished, {run.recommendation!r} recommended>"
+        count = sum(count for _, count in run.totals.values())
         return (
             f"<Session: {name}, {arms} arms, {len(run.phase.active)} in play, phase "
-            f"{run.phase.index} has {sum(run.counts)} of {run.phase.cost} rewards>"
+            f"{run.phase.index} has {count} of {run.phase.cost} rewards>"
         )
 
     @property
@@ -189,7 +191,7 @@ class Session:
     @property
     def batches(self) -> dict[str, Batch]:
         """The recorded batches by name: the phase, and the number of rewards of each arm."""
-        return dict(self._run.batches)
+        return self._run.batches
 
     @property
     def withdrawn(self) -> tuple[Label, ...]:
@@ -300,8 +302,6 @@ class Session:
         ------
         ValueError, TypeError
             If any of them is refused. No message contains a reward.
-        SessionConflictError
-            If another process has changed the file since it was read here.
         SessionError
             If the session is finished, or the batch was recorded already.
         """
@@ -333,11 +333,8 @@ class Session:
 
         Raises
         ------
-        ValueError, TypeError
-            If this is no name.
-        SessionError
-            If there is no such batch, or its phase has been released; `SessionConflictError` if
-            another process has changed the file.
+        ValueError, TypeError, SessionError
+            If this is no name, there is no such batch, or its phase has been released.
         """
         self._step(lambda run: run.without(batch))
 
@@ -353,8 +350,7 @@ class Session:
         Raises
         ------
         SessionError
-            If the session is finished, or an arm has no reward; `SessionConflictError` if another
-            process has changed the file.
+            If the session is finished, or an arm has no reward.
         """
         self._step(Run.ended)
 
@@ -372,7 +368,7 @@ class Session:
         ------
         SessionError
             If the session is finished, the arm is neither in play nor pulled, or fewer than two
-            arms would stay in play; `SessionConflictError` if another process has changed the file.
+            arms would stay in play.
         """
         self._step(lambda run: run.withdrawing(arm))
 

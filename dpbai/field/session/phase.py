@@ -22,7 +22,7 @@ from dpbai.certificate import certify
 from dpbai.field.session.noise import chosen
 from dpbai.field.session.records import Release
 from dpbai.field.session.rewards import array_sum
-from dpbai.noise import Gaussian, Laplace, Mechanism, Noise, NoNoise
+from dpbai.noise import Gaussian, Laplace, Mechanism, NoNoise
 from dpbai.phase import Phase, declared
 
 _OF_NO_SESSION = 0  # sessions count their phases from 1
@@ -89,38 +89,35 @@ def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]
 
 
 def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
-    """Return the plan with at most as many pulls, and with a loss that is no larger.
+    """Return the plan with fewer pulls, none of them 0, and with a loss that is no larger.
 
-    TypeError if the noise is none of this library; ValueError if `pulls` are not at least 1 for
-    each pulled arm, and at most those of the plan.
+    TypeError if the noise is none of this library.
     """
-    fewer = replace(phase, pulls=tuple(pulls))
-    if fewer.pulls == phase.pulls:
-        return phase
-    if any(few > planned for few, planned in zip(fewer.pulls, phase.pulls, strict=True)):
-        raise ValueError("pulls must be at most those that were planned")
-    return replace(fewer, noise=_widened(phase, fewer))
-
-
-def _widened(phase: Phase, fewer: Phase) -> Noise:
-    noise = phase.noise
-    if isinstance(noise, NoNoise):
-        return noise
+    fewer, noise = replace(phase, pulls=tuple(pulls)), phase.noise
+    if fewer.pulls == phase.pulls or isinstance(noise, NoNoise):
+        return fewer
     if not isinstance(noise, Laplace | Gaussian):
         raise TypeError(f"a phase with {type(noise).__name__} noise cannot be ended early")
     length = math.fsum if isinstance(noise, Laplace) else lambda shift: math.hypot(*shift)
     before, after = (max(length(shift.tolist()) for shift in p.shifts()) for p in (phase, fewer))
     factor = after / before * (1 + _ROUNDING) if before else 1.0
     if isinstance(noise, Laplace):
-        return replace(noise, scale=noise.scale * factor)
-    return replace(noise, sigma=noise.sigma * factor)
+        return replace(fewer, noise=replace(noise, scale=noise.scale * factor))
+    return replace(fewer, noise=replace(noise, sigma=noise.sigma * factor))
+
+
+def decoded(phases: Sequence[Phase]) -> list[tuple[Phase, FloatArray]]:
+    """Return the phases that the last one decodes, oldest first, with their columns of its decoder.
+
+    Their shapes are (active arms of the last phase, coordinates of each).
+    """
+    last = phases[-1]
+    used = phases if last.remembered else [last]
+    ends = np.cumsum([phase.coordinates for phase in used])[:-1]
+    return list(zip(used, np.split(last.decoder, ends, axis=1), strict=True))
 
 
 def noise_deviations(phases: Sequence[Phase]) -> FloatArray:
     """Return the standard deviation of the noise in each estimate of the last phase of a run."""
-    decoder = phases[-1].decoder
-    coordinates = np.repeat(
-        [phase.noise.standard_deviation for phase in phases],
-        [phase.coordinates for phase in phases],
-    )
-    return np.asarray(np.linalg.norm(decoder * coordinates[-decoder.shape[1] :], axis=1))
+    parts = [weights * phase.noise.standard_deviation for phase, weights in decoded(phases)]
+    return np.asarray(np.linalg.norm(np.hstack(parts), axis=1))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
 from dpbai import _check
 from dpbai._describe import UNSEEN
+from dpbai.phase import Phase
 
 
 class SessionError(RuntimeError):
@@ -44,18 +45,13 @@ def named(label: Any) -> Label | None:
     return None if isinstance(label, bool) or not isinstance(label, Integral) else int(label)
 
 
-def printable(text: str) -> bool:
-    """Return whether a text has no control characters."""
-    return not UNSEEN.search(text)
-
-
 def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
     """Return labels that name so many arms and differ as text, as 1 and "1" do not."""
     checked = []
     for label in _check.sequence(labels, "labels"):
         if (name := named(label)) is None:
             raise TypeError(f"labels must be integers or strings, got {_check.quoted(label)}")
-        if not printable(str(name)):
+        if UNSEEN.search(str(name)):
             raise ValueError(f"labels must have no control character, got {_check.quoted(label)}")
         checked.append(name)
     texts = {str(label).strip() for label in checked} - {""}
@@ -69,7 +65,7 @@ def checked_name(value: Any, what: str) -> str:
     if (name := named(value)) is None:
         raise TypeError(f"{what} must be an integer or a string")
     text = str(name).strip()
-    if not text or not printable(text):
+    if not text or UNSEEN.search(text):
         raise ValueError(f"{what} must have a name, without control characters")
     return text
 
@@ -128,6 +124,8 @@ class Released(Release):
     estimates : tuple of float
         Estimated means of the `active` arms, computed from what was released, in the units of the
         rewards.
+    plan : Phase
+        The plan as it was executed.
     """
 
     phase: int
@@ -136,3 +134,4 @@ class Released(Release):
     pulls: tuple[int, ...]
     estimates: tuple[float, ...]
     survivors: tuple[Label, ...]
+    plan: Phase = field(compare=False, repr=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -32,16 +32,17 @@ from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage, arms_of
 from dpbai.ranking import Ranking
 
+_NOTHING: Sum = (Fraction(), 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """The state of a policy on real rewards.
 
     `stated` is the guarantee that was given when the run began; `promised` computes that of all
-    plans that the policy may make on this machine, once. `past` are the plans of the `finished`
-    phases, as they were executed; `phase` is the current plan, None when one arm is left. `sums`
-    and `counts` are those of the rewards, mapped to [0, 1], recorded for each arm that it pulls.
-    `batches` are all recorded batches, and `parts` the sums by arm of those of the current phase.
+    plans that the policy may make on this machine, once. `phase` is the current plan, None when one
+    arm is left, and `received` the sums and numbers of its rewards, by batch and arm; those without
+    a batch are under the name "". `released_batches` are those of the `finished` phases.
     """
 
     policy: Policy
@@ -51,14 +52,11 @@ class Run:
     population: str | None
     promised: Callable[[], Certificate]
     stated: Certificate
-    finished: tuple[Released, ...] = ()
-    past: tuple[Phase, ...] = ()
-    phase: Phase | None = None
-    sums: tuple[Fraction, ...] = ()
-    counts: tuple[int, ...] = ()
-    batches: Mapping[str, Batch] = field(default_factory=dict)
-    parts: Mapping[str, Mapping[Label, Fraction]] = field(default_factory=dict)
     withdrawn: tuple[Label, ...] = ()
+    finished: tuple[Released, ...] = ()
+    released_batches: Mapping[str, Batch] = field(default_factory=dict)
+    phase: Phase | None = None
+    received: Mapping[str, Mapping[Label, Sum]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -76,15 +74,13 @@ class Run:
         bounds = checked_range(bounds)
         people = None if population is None else checked_name(population, "population")
         promised = cache(partial(certificate, policy, mechanism=noise))
-        return cls(
-            policy,
-            noise,
-            names,
-            bounds,
-            people,
-            promised,
-            stated or replace(promised(), _changes=()),
-        )
+        stated = stated or replace(promised(), _changes=())
+        return cls(policy, noise, names, bounds, people, promised, stated)
+
+    @property
+    def past(self) -> tuple[Phase, ...]:
+        """The plans of the finished phases."""
+        return tuple(released.plan for released in self.finished)
 
     @property
     def plan(self) -> Phase:
@@ -93,14 +89,33 @@ class Run:
             raise SessionError("the session is finished and takes no more rewards")
         return self.phase
 
+    @cached_property
+    def totals(self) -> dict[Label, Sum]:
+        """The sum and the number of the rewards of each arm that the current phase pulls."""
+        totals = dict.fromkeys(self.names_of(self.plan.pulled), _NOTHING)
+        for part in self.received.values():
+            for arm, more in part.items():
+                totals[arm] = _sum(totals[arm], more)
+        return totals
+
     @property
     def requests(self) -> dict[Label, int]:
         """How many rewards of each arm are missing in the current phase; empty at the end."""
         if self.phase is None:
             return {}
-        rows = zip(self.phase.pulled, self.phase.pulls, self.counts, strict=True)
-        missing = {self.labels[arm]: pulls - count for arm, pulls, count in rows if pulls > count}
-        return {label: n for label, n in missing.items() if label not in self.withdrawn}
+        rows = zip(self.totals.items(), self.phase.pulls, strict=True)
+        missing = {arm: pulls - count for (arm, (_, count)), pulls in rows if pulls > count}
+        return {arm: pulls for arm, pulls in missing.items() if arm not in self.withdrawn}
+
+    @property
+    def batches(self) -> dict[str, Batch]:
+        """The recorded batches by name."""
+        batches = dict(self.released_batches)
+        for name, part in self.received.items():
+            if name:
+                counts = {arm: count for arm, (_, count) in part.items()}
+                batches[name] = Batch(self.plan.index, counts)
+        return batches
 
     @property
     def recommendation(self) -> Label | None:
@@ -109,52 +124,39 @@ class Run:
 
     def with_rewards(self, given: Sequence[tuple[Any, Sum]], batch: Label | None) -> Self:
         """Return the run with more rewards."""
-        phase, name = self.plan, None if batch is None else checked_name(batch, "batch")
-        if name is not None and (before := self.batches.get(name)):
+        totals, name = dict(self.totals), "" if batch is None else checked_name(batch, "batch")
+        if name and (before := self.batches.get(name)):
             raise SessionError(f"batch {name!r} was recorded already, in phase {before.phase}")
-        places: dict[Label | None, int]
-        places = {self.labels[arm]: place for place, arm in enumerate(phase.pulled)}
-        sums, counts = list(self.sums), list(self.counts)
-        part: dict[Label, Fraction] = {}
-        came: dict[Label, int] = {}
-        for label, (total, count) in given:
+        pulls = dict(zip(totals, self.plan.pulls, strict=True))
+        part = dict(self.received.get(name, {}))
+        for label, more in given:
             # An unknown label is not quoted: it may be a reward in the wrong place.
-            if (place := places.get(named(label))) is None or named(label) in self.withdrawn:
+            if (arm := named(label)) is None or arm not in totals or arm in self.withdrawn:
                 raise ValueError("rewards must be of arms that are asked for, see requests")
-            arm, missing = self.labels[phase.pulled[place]], phase.pulls[place] - counts[place]
-            if count > missing:
-                raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {count}")
-            sums[place] += total
-            counts[place] += count
-            part[arm] = part.get(arm, Fraction()) + total
-            came[arm] = came.get(arm, 0) + count
-        run = replace(self, sums=tuple(sums), counts=tuple(counts))
-        if name is None:
-            return run
-        batches = {**self.batches, name: Batch(phase.index, came)}
-        return replace(run, batches=batches, parts={**self.parts, name: part})
+            if more[1] > (missing := pulls[arm] - totals[arm][1]):
+                raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {more[1]}")
+            totals[arm] = _sum(totals[arm], more)
+            part[arm] = _sum(part.get(arm, _NOTHING), more)
+        return replace(self, received={**self.received, name: part})
 
     def without(self, batch: Label) -> Self:
         """Return the run without the rewards of a batch of the current phase."""
-        name, batches, parts = checked_name(batch, "batch"), dict(self.batches), dict(self.parts)
-        if (taken := batches.pop(name, None)) is None:
-            names = ", ".join(map(repr, batches)) or "none"
+        name, received = checked_name(batch, "batch"), dict(self.received)
+        if before := self.released_batches.get(name):
+            raise SessionError(
+                f"batch {name!r} is in phase {before.phase}, which has been released"
+            )
+        if received.pop(name, None) is None:
+            names = ", ".join(map(repr, self.batches)) or "none"
             raise SessionError(f"there is no batch of this name; there is: {names}")
-        if (part := parts.pop(name, None)) is None:
-            raise SessionError(f"batch {name!r} is in phase {taken.phase}, which has been released")
-        pulled = [self.labels[arm] for arm in self.plan.pulled]
-        sums = [total - part.get(label, 0) for label, total in zip(pulled, self.sums, strict=True)]
-        counts = [
-            n - taken.counts.get(label, 0) for label, n in zip(pulled, self.counts, strict=True)
-        ]
-        return replace(self, sums=tuple(sums), counts=tuple(counts), batches=batches, parts=parts)
+        return replace(self, received=received)
 
     def withdrawing(self, label: Label) -> Self:
         """Return the run without requests for an arm."""
-        name = named(label)
+        name, plan = named(label), self.plan
         active, pulled = (
             {self.labels[arm] for arm in arms} - set(self.withdrawn)
-            for arms in (self.plan.active, self.plan.pulled)
+            for arms in (plan.active, plan.pulled)
         )
         if name is None or name not in active | pulled:
             raise SessionError("only an arm in play, or one that is pulled, can be withdrawn")
@@ -171,16 +173,15 @@ class Run:
 
     def ended(self) -> Self:
         """Release the current phase with the rewards recorded so far."""
-        phase, missing = self.plan, self.requests
-        pulls = []
-        for arm, planned_pulls, count in zip(phase.pulled, phase.pulls, self.counts, strict=True):
-            if not count and self.labels[arm] in missing:
+        plan, missing, pulls = self.plan, self.requests, []
+        for (arm, (_, count)), planned in zip(self.totals.items(), plan.pulls, strict=True):
+            if not count and arm in missing:
                 raise SessionError(
-                    f"each arm needs at least one reward, and {self.labels[arm]!r} has none: "
-                    "withdraw it if it can give none"
+                    f"each arm needs at least one reward, and {arm!r} has none: withdraw it if it "
+                    "can give none"
                 )
-            pulls.append(count if self.labels[arm] in missing else planned_pulls)
-        return self._released(shortened(phase, pulls)).next().advanced()
+            pulls.append(count if arm in missing else planned)
+        return self._released(shortened(plan, pulls)).next().advanced()
 
     def next(self, plan: Phase | None = None) -> Self:
         """Return the run in its next phase, with a saved plan or the policy's.
@@ -189,10 +190,9 @@ class Run:
         """
         active = self.finished[-1].survivors if self.finished else self.labels
         if self.finished and len(active) == 1 and plan is None:
-            return replace(self, phase=None, sums=(), counts=(), parts={})
+            return replace(self, phase=None, received={})
         arm_of = {label: arm for arm, label in enumerate(self.labels)}
-        arms = tuple(arm_of[label] for label in active)
-        stage = Stage(self.policy, arms, self.past)
+        stage = Stage(self.policy, tuple(arm_of[label] for label in active), self.past)
         if plan is None:
             plan = stage.phase
             if plan.decoder_matrix is not None:  # in the order of a file, so that sums round alike
@@ -204,47 +204,49 @@ class Run:
                 f"the plan of phase {plan.index} loses more than any plan that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
-        pulled = len(plan.pulled)
-        return replace(
-            self, phase=plan, sums=(Fraction(),) * pulled, counts=(0,) * pulled, parts={}
-        )
+        return replace(self, phase=plan, received={})
 
-    def _released(self, phase: Phase) -> Self:
+    def names_of(self, arms: Sequence[int]) -> tuple[Label, ...]:
+        """Return the labels of arms."""
+        return tuple(self.labels[arm] for arm in arms)
+
+    def _released(self, plan: Phase) -> Self:
         """Return the run after a plan: the current one, or that with fewer pulls."""
-        rows = list(zip(phase.pulled, phase.pulls, self.sums, self.counts, strict=True))
+        rows = [
+            (arm, total, count, pulls)
+            for (arm, (total, count)), pulls in zip(self.totals.items(), plan.pulls, strict=True)
+        ]
         # Missing rewards of an arm that was withdrawn count as the middle of the range.
-        sums = [total + Fraction(pulls - count, 2) for _, pulls, total, count in rows]
-        release = noisy_release(phase, sums, self.noise, phase.index)
-        remarks = list(release.remarks)
-        if phase is not self.phase:
+        sums = [total + Fraction(pulls - count, 2) for _, total, count, pulls in rows]
+        release = noisy_release(plan, sums, self.noise, plan.index)
+        remarks, counts = list(release.remarks), [count for _, _, count, _ in rows]
+        if plan.pulls != self.plan.pulls:
             remarks.append(
-                f"phase {phase.index} was ended with {sum(self.counts)} of {self.plan.cost} "
-                "rewards, and with noise that is wider in proportion"
+                f"phase {plan.index} was ended with {sum(counts)} of {self.plan.cost} rewards, and "
+                "with noise that is wider in proportion"
             )
         remarks += [
-            f"arm {self.labels[arm]!r} was withdrawn with {count} of {pulls} rewards in phase "
-            f"{phase.index}: each missing one counts as the middle of the range"
-            for arm, pulls, _, count in rows
+            f"arm {arm!r} was withdrawn with {count} of {pulls} rewards in phase {plan.index}: "
+            "each missing one counts as the middle of the range"
+            for arm, _, count, pulls in rows
             if count < pulls
         ]
         before = [value for one in self.finished for value in one.statistic]
-        statistics = np.array([[*(before if phase.remembered else ()), *release.statistic]])
-        active, pulled, stay = (
-            tuple(self.labels[arm] for arm in arms)
-            for arms in (phase.active, phase.pulled, self._survivors(phase, statistics))
-        )
+        statistics = np.array([[*(before if plan.remembered else ()), *release.statistic]])
         released = Released(
             **{**vars(release), "remarks": tuple(remarks)},
-            phase=phase.index,
-            active=active,
-            pulled=pulled,
-            pulls=self.counts,
-            estimates=tuple(self.reward_range.shown(phase.estimates(statistics)[0]).tolist()),
-            survivors=stay,
+            phase=plan.index,
+            active=self.names_of(plan.active),
+            pulled=tuple(self.totals),
+            pulls=tuple(counts),
+            estimates=tuple(self.reward_range.shown(plan.estimates(statistics)[0]).tolist()),
+            survivors=self.names_of(self._survivors(plan, statistics)),
+            plan=plan,
         )
-        return replace(self, finished=(*self.finished, released), past=(*self.past, phase))
+        finished = (*self.finished, released)
+        return replace(self, finished=finished, released_batches=self.batches)
 
-    def _survivors(self, phase: Phase, statistics: FloatArray) -> list[int]:
+    def _survivors(self, plan: Phase, statistics: FloatArray) -> list[int]:
         """Return the surviving arms, increasing: one that was withdrawn only if all others are.
 
         This reads public data: what was released, and which arms were withdrawn.
@@ -252,11 +254,15 @@ class Run:
         # Ties are broken at random, reproducibly if the noise has a seed.
         chance = np.random.default_rng()
         if isinstance(self.noise, NumpyNoise):
-            chance = self.noise.generator(phase.index, 1)
-        out = np.array([self.labels[arm] in self.withdrawn for arm in phase.active])
+            chance = self.noise.generator(plan.index, 1)
+        out = np.array([label in self.withdrawn for label in self.names_of(plan.active)])
         kept: list[int] = []
         for places in (np.flatnonzero(~out), np.flatnonzero(out)):
-            if keep := min(phase.keep - len(kept), len(places)):
-                ranking = Ranking(phase.decoder[places], phase.reach, keep)
+            if keep := min(plan.keep - len(kept), len(places)):
+                ranking = Ranking(plan.decoder[places], plan.reach, keep)
                 kept += places[ranking.survivors(statistics, chance)[:, 0]].tolist()
-        return [phase.active[place] for place in sorted(kept)]
+        return [plan.active[place] for place in sorted(kept)]
+
+
+def _sum(one: Sum, other: Sum) -> Sum:
+    return one[0] + other[0], one[1] + other[1]

@@ -1,11 +1,15 @@
 """The file of a session: one JSON document, replaced as a whole or not at all.
 
 A document is written beside its file, forced to the disk, and renamed over it, so that after a
-crash at any moment there is the old document or the new one. It is in one canonical form with a
-checksum, which detects accidents (anyone can compute it for a forged document). A lock beside the
-file keeps other processes from writing at the same time, and a document is replaced only if it is
-the one that the writer has read. The lock file stays, and counts the released phases: a document
-with fewer is refused.
+crash at any moment there is the old document or the new one. A lock beside the file keeps other
+processes from writing at the same time, and a document is replaced only if it is the one that the
+writer has read. The lock file stays, and counts the released phases: a document with fewer is
+refused.
+
+The content is in one canonical form with a checksum, which detects accidents (anyone can compute it
+for a forged document). It holds what a `Run` holds, with the plans of all phases: they are executed
+as they were made, because linear algebra differs between machines, and must keep to the stated
+guarantee and to the budget.
 """
 
 from __future__ import annotations
@@ -14,45 +18,60 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
-from pathlib import Path
+from dataclasses import fields, replace
+from fractions import Fraction
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from dpbai import _check
-from dpbai.field.session.document import UNFIT, content_of, run_in
-from dpbai.field.session.records import SessionConflictError, SessionError
+from dpbai._describe import class_name, plain, restored
+from dpbai.beyond import DPDesign, DPHalving, Holdout
+from dpbai.certificate import Certificate
+from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
+from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
 from dpbai.field.session.run import Run
-from dpbai.noise import Mechanism
-from dpbai.phase import Policy
+from dpbai.noise import LAWS, Mechanism
+from dpbai.phase import Phase, Policy
+from dpbai.policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
+KIND, VERSION = "dpbai session", 3
+
+_POLICIES: dict[str, Any] = {
+    class_name(policy): policy
+    for policy in (DPBAI, DPBAIGauss, Baseline, DPDesign, DPHalving, ODLinBAI, DPOD, Holdout)
+}
+_LAWS = {class_name(law): law for law in LAWS}
+_MECHANISMS = {mechanism.name: mechanism for mechanism in (OpenDPNoise, NumpyNoise)}
+_UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 _BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 _FAR = 2**20  # the byte that is locked, behind all others, so that Windows lets these be read
 _PATIENCE = 1.0  # seconds of waiting for a lock before a warning
-_canonical = partial(json.dumps, allow_nan=False)
-
-KIND, VERSION = "dpbai session", 3
 
 
 class Store:
     """The file at `path`.
 
-    `<path>.lock` stays beside it, `<path>.tmp` only after a crash. A file that is not as it should
-    be is left as it is, with a `SessionError`.
+    `<path>.lock` stays beside it, `<path>.tmp` only after a crash, until the next step. A file that
+    is not as it should be is left as it is, with a `SessionError`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = _check.path(path, "path").resolve()
+        self._lock = self.path.with_name(self.path.name + ".lock")
+        self._temporary = self.path.with_name(self.path.name + ".tmp")
 
     def load(self, policy: Policy | None, noise: Mechanism | None) -> tuple[Run, bytes]:
         """Return the run, and the bytes of the document; FileNotFoundError if there is no file."""
@@ -60,14 +79,9 @@ class Store:
             raise FileNotFoundError(f"{self.path} does not exist")
         data = self.path.read_bytes()
         content = self._decoded(data)
-        # Remove what a crash has left, which nobody has seen; a reader without permission need not.
-        with suppress(OSError):
-            if os.path.lexists(self._temporary):
-                with self._locked():
-                    self._temporary.unlink(missing_ok=True)
         try:
             run = run_in(content, policy, noise)
-        except UNFIT as error:
+        except _UNFIT as error:
             raise SessionError(f"{self.path} is refused: {error}") from error
         with (
             suppress(OSError),
@@ -99,7 +113,8 @@ class Store:
                         f"{self.path} has a second name (a hard link), through which the same "
                         "rewards could be released again: remove one of the two"
                     )
-            data = self._write(content_of(run))
+            data = _encoded(content_of(run))
+            self._write(data)
             if len(run.finished) > len(before.finished):
                 lock.seek(0)
                 lock.write(str(len(run.finished)).encode())
@@ -120,31 +135,22 @@ class Store:
                 "restore the newer file, or begin another run"
             )
 
-    @property
-    def _lock(self) -> Path:
-        return self.path.with_name(self.path.name + ".lock")
-
-    @property
-    def _temporary(self) -> Path:
-        return self.path.with_name(self.path.name + ".tmp")
-
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         """Hold the lock, which the operating system releases if this process ends."""
         flags = os.O_RDWR | os.O_CREAT | _NO_LINK
         with os.fdopen(os.open(self._lock, flags, 0o600), "r+b") as file:
-            started, warned = time.monotonic(), False
+            warning = time.monotonic() + _PATIENCE
             while not _lock_now(file):
-                if not warned and time.monotonic() - started > _PATIENCE:
-                    warned = True
+                if time.monotonic() > warning:
+                    warning = math.inf
                     logging.getLogger(__name__).warning(
                         "waiting for another process that holds %s", self._lock
                     )
                 time.sleep(0.01)
             yield file
 
-    def _write(self, content: Any) -> bytes:
-        data = self._encoded(content)
+    def _write(self, data: bytes) -> None:
         # Readable for the owner at most. A file or link of this name is removed, never opened.
         mode = 0o600 & self.path.stat().st_mode if self.path.exists() else 0o600
         self._temporary.unlink(missing_ok=True)
@@ -165,16 +171,15 @@ class Store:
                     "folder instead"
                 ) from None
             raise
-        _sync_directory(self.path.parent)
-        return data
-
-    def _encoded(self, content: Any) -> bytes:
-        text = _canonical(content)
-        checksum = hashlib.sha256(text.encode()).hexdigest()
-        head = {"format": KIND, "version": VERSION, "checksum": checksum}
-        return f'{_canonical(head)[:-1]}, "content": {text}}}\n'.encode()
+        if sys.platform != "win32":  # which cannot force a renaming to the disk
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def _decoded(self, data: bytes) -> Any:
+        """Return the content of a document."""
         try:
             document = json.loads(data)
         except (ValueError, RecursionError):
@@ -187,13 +192,17 @@ class Store:
                 f"program reads version {VERSION}: continue with the version of dpbai that began "
                 "the run (0.2 for version 2 of the format)"
             )
-        try:
-            same = self._encoded(document["content"]) == data
-        except (KeyError, ValueError, RecursionError):
-            same = False
-        if not same:
-            raise SessionError(f"{self.path} was edited or damaged: its checksum does not fit")
-        return document["content"]
+        with suppress(KeyError, ValueError, RecursionError):
+            if _encoded(document["content"]) == data:
+                return document["content"]
+        raise SessionError(f"{self.path} was edited or damaged: its checksum does not fit")
+
+
+def _encoded(content: Any) -> bytes:
+    text = json.dumps(content, allow_nan=False)
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    head = json.dumps({"format": KIND, "version": VERSION, "checksum": checksum})
+    return f'{head[:-1]}, "content": {text}}}\n'.encode()
 
 
 def _lock_now(file: BinaryIO) -> bool:
@@ -211,11 +220,145 @@ def _lock_now(file: BinaryIO) -> bool:
     return True
 
 
-def _sync_directory(path: Path) -> None:
-    """Force the renaming to the disk, where the operating system offers that."""
-    if sys.platform != "win32":
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def content_of(run: Run) -> Any:
+    """Return the content of a document."""
+    current = None
+    if run.phase is not None:
+        totals, parts = run.totals.values(), run.received.items()
+        current = {
+            "plan": _values(run.phase),
+            "counts": [count for _, count in totals],
+            "sums": [str(total) for total, _ in totals],
+            "batches": {
+                name: [[arm, str(total)] for arm, (total, _) in part.items()]
+                for name, part in parts
+                if name
+            },
+        }
+    return {
+        "policy": _described(run.policy),
+        "noise": run.noise.name,
+        "labels": run.labels,
+        "reward_range": run.reward_range,
+        "population": run.population,
+        "stated": _values(run.stated),
+        "withdrawn": run.withdrawn,
+        "batches": {
+            name: [batch.phase, list(batch.counts.items())] for name, batch in run.batches.items()
+        },
+        "finished": [_values(released) for released in run.finished],
+        "current": current,
+    }
+
+
+def run_in(content: Any, policy: Policy | None, noise: Mechanism | None) -> Run:
+    """Return the run in a content; an error of `_UNFIT` if it does not fit together."""
+    policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
+    stated = Certificate(**restored(content["stated"]))
+    labels, bounds, people = (content[n] for n in ("labels", "reward_range", "population"))
+    run = Run.of(policy, noise, labels, bounds, people, stated)
+    for entry in content["finished"]:
+        run = run.next(_plan(entry["plan"]))
+        released = Released(**{**restored(entry), "plan": run.plan})
+        names = run.names_of(run.plan.active), run.names_of(run.plan.pulled)
+        if not (
+            (released.active, released.pulled) == names
+            and released.phase == run.plan.index
+            and len(released.statistic) == run.plan.coordinates
+            and len(set(released.survivors) & set(released.active)) == run.plan.keep
+            and len(released.survivors) == run.plan.keep
+            and all(0 <= n <= m for n, m in zip(released.pulls, run.plan.pulls, strict=True))
+        ):
+            raise ValueError(f"what phase {run.plan.index} released does not fit its plan")
+        run = replace(run, finished=(*run.finished, released))
+    batches = {
+        name: Batch(phase, dict(counts)) for name, (phase, counts) in content["batches"].items()
+    }
+    if not set(content["withdrawn"]) <= set(labels):
+        raise ValueError("an arm that was withdrawn is none of its arms")
+    run = replace(run, withdrawn=tuple(content["withdrawn"]))
+    if (current := content["current"]) is not None:
+        return _received(run.next(_plan(current["plan"])), current, batches)
+    if len(run.finished[-1].survivors) > 1:
+        raise ValueError("the current phase is missing")
+    return replace(run.next(), released_batches=batches)
+
+
+def _received(run: Run, current: Any, batches: Mapping[str, Batch]) -> Run:
+    """Return the run with the sums of its current phase; ValueError if they do not fit its plan."""
+    here = {name for name, batch in batches.items() if batch.phase == run.plan.index}
+    try:
+        received = {
+            name: {arm: (Fraction(total), batches[name].counts[arm]) for arm, total in part}
+            for name, part in current["batches"].items()
+        }
+        fit = received.keys() == here - {""}
+        named, rest = replace(run, received=received).totals, {}
+        rows = zip(named, current["sums"], current["counts"], run.plan.pulls, strict=True)
+        for arm, total, count, pulls in rows:
+            fit = fit and count <= pulls
+            rest[arm] = (Fraction(total) - named[arm][0], count - named[arm][1])
+        received[""] = rest  # without a batch
+        sums = [pair for part in received.values() for pair in part.values()]
+        fit = fit and all(0 <= total <= count for total, count in sums)
+    except _UNFIT:  # which may quote a sum
+        fit = False
+    if not fit:
+        raise ValueError("its sums and counts do not fit its plan")
+    earlier = {name: batch for name, batch in batches.items() if name not in here}
+    return replace(run, received=received, released_batches=earlier)
+
+
+def _noise_of(name: str, given: Mechanism | None) -> Mechanism:
+    """Return the given noise, or one of this library, if it is what the run was begun with."""
+    if given is None and name not in _MECHANISMS:
+        raise ValueError(f"it was begun with noise from {name}: pass that noise")
+    given = _MECHANISMS[name]() if given is None else _check.kind(given, "noise", Mechanism)
+    if given.name != name:
+        raise ValueError(f"it was begun with noise from {name}")
+    return given
+
+
+def _policy_of(made_for: Mapping[str, Any], given: Policy | None) -> Policy:
+    """Return the given policy, or one of this library, if it is what the file was made for."""
+    if given is None:
+        if made_for["class"] not in _POLICIES:
+            raise ValueError("its policy is none of this library: pass that policy")
+        parameters = restored(made_for)
+        features = np.array(parameters.pop("features"), dtype=np.float64)
+        given = _POLICIES[parameters.pop("class")](features, **parameters)
+    own = _described(given)
+    differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
+    if differing:
+        raise ValueError(f"it was made for another policy: {', '.join(differing)} differ")
+    return given
+
+
+def _described(policy: Policy) -> Any:
+    """Return the class and the parameters of a policy; TypeError if they cannot be saved."""
+    if not hasattr(policy, "__dataclass_fields__"):
+        raise TypeError("policy must be a dataclass, so that its parameters can be saved")
+    return plain(policy)
+
+
+def _values(value: Any) -> dict[str, Any]:
+    """Return the public parameters of a dataclass; TypeError if they cannot be saved."""
+    if isinstance(value, Phase) and (law := class_name(type(value.noise))) not in _LAWS:
+        raise TypeError(f"noise of the class {law} cannot be saved")
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {
+        name: _values(entry) if isinstance(entry, Phase) else plain(entry)
+        for name, entry in values.items()
+        if name[0] != "_"
+    }
+
+
+def _plan(saved: Mapping[str, Any]) -> Phase:
+    """Return the plan that was saved; an error of `_UNFIT` if it is none."""
+    plan, noise = dict(saved), dict(saved["noise"])
+    if "delta" in noise:  # of Gaussian noise, before plans had one
+        plan["delta"] = noise.pop("delta")
+    plan["noise"] = _LAWS[noise.pop("class")](**noise)
+    if plan["release_matrix"] == []:  # which has columns all the same
+        plan["release_matrix"] = np.empty((0, len(plan["pulled"])))
+    return Phase(**plan)

@@ -1,21 +1,19 @@
-"""A session killed at any line of its code loses no reward and draws no noise a second time.
+"""A script that kills a session at any line of its code, and what likely mistakes would do.
 
-Run as a script, this file forks a child for every line that a session executes where it touches its
-file or changes what it shows. The child notes each state that its session shows, the moment it can
-be seen, and kills itself at that line; the parent resumes from the file, finishes the session, and
-writes all of it down as JSON. The tests check what was written.
+It forks a child for every line that a session executes where it touches its file or changes what it
+shows. The child notes each state that its session shows, the moment it can be seen, and kills
+itself at that line; the parent resumes from the file, finishes the session, and writes all of it
+down as JSON. The tests check what was written.
 """
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import dpbai
 from dpbai.field.session import Session, live, store
@@ -68,13 +66,11 @@ def shown(session):
 # What likely mistakes would do.
 
 
-def write_in_place(self, content):
-    data = self._encoded(content)
+def write_in_place(self, data):
     with self.path.open("wb") as file:
         file.write(data[:100])
         file.flush()
         file.write(data[100:])
-    return data
 
 
 def show_before_saving(self, run):
@@ -83,12 +79,10 @@ def show_before_saving(self, run):
     self._at = run, self._store.save(run, before, data)
 
 
-def rename_before_writing(self, content):
-    data = self._encoded(content)
+def rename_before_writing(self, data):
     self._temporary.touch()
     self._temporary.replace(self.path)
     self.path.write_bytes(data)
-    return data
 
 
 MUTANTS = {
@@ -98,13 +92,15 @@ MUTANTS = {
     "show before saving": lambda: setattr(live.Session, "_keep", show_before_saving),
 }
 
+
 # Where a session touches its file or changes what it shows: all else is computing.
 STEPS = {"__init__", "resume", "_record", "_step", "_keep", "save", "load", "_locked", "_write"}
-STEPS |= {"_sync_directory", "write_in_place", "rename_before_writing", "show_before_saving"}
-CODE = {live.__file__, store.__file__, __file__}
 
-# Killing needs no disk, and saving is faster in memory.
-FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+STEPS |= {"write_in_place", "rename_before_writing", "show_before_saving"}
+
+
+CODE = {live.__file__, store.__file__, __file__}
 
 
 # The script.
@@ -189,122 +185,6 @@ def main(mutant, root, only):
                 print(json.dumps({**kill, **aftermath(path)}), flush=True)
             line += 1
         before = after
-
-
-# The tests.
-
-
-def run(mutant, only=""):
-    """Yield what came of each kill; to stop listening ends the script."""
-    with tempfile.TemporaryDirectory(dir=FOLDER) as root:
-        command = [sys.executable, __file__, mutant, root, only]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
-            try:
-                yield from map(json.loads, script.stdout)
-            except GeneratorExit:
-                script.kill()
-                raise
-    assert script.returncode == 0
-
-
-def faults(kills):
-    """Return what is wrong with the outcomes, as a set of claims that do not hold."""
-    wrong = set()
-    for kill in kills:
-        seen, found = kill["seen"], kill["found"]
-        if found is None:
-            # Only a session that had shown nothing yet may leave nothing.
-            if seen or not kill["first"] or kill["error"] != "FileNotFoundError":
-                wrong.add("the file is lost")
-            continue
-        final = kill["final"]
-        if seen:
-            last = seen[-1]
-            shown_releases = last["released"]
-            if found["released"][: len(shown_releases)] != shown_releases:
-                wrong.add("noise was drawn again")
-            if (found["phase"], -found["missing"]) < (last["phase"], -last["missing"]):
-                wrong.add("rewards were lost")
-        if final["released"][: found["phase"]] != found["released"]:
-            wrong.add("noise was drawn again")
-        for phase, (pulled, pulls) in enumerate(final["pulled"], start=1):
-            for arm, number, value in zip(pulled, pulls, final["released"][phase - 1], strict=True):
-                mean = sum(reward(phase, arm, n) for n in range(number)) / number
-                if abs((value - mean + 0.5) % 1 - 0.5) > 1e-6:
-                    wrong.add("rewards were lost")
-        if final["recommendation"] is None or kill["files"] != [
-            "session.json",
-            "session.json.lock",
-        ]:
-            wrong.add("it did not end well")
-    return wrong
-
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills children by fork")
-
-
-@needs_fork
-@pytest.mark.parametrize("step", range(len(SHARES)))
-def test_a_kill_at_any_line_loses_no_reward_and_draws_no_noise_again(step):
-    kills = list(run("none", str(step)))
-    assert faults(kills) == set()
-    assert sum(not kill["killed"] for kill in kills) == step + 1
-    assert len(kills) > 30
-    # Where a phase ends, kills fell on both sides of the saving of its release.
-    seen = [kill for kill in kills if kill["seen"] and kill["killed"]]
-    phases = {kill["found"]["phase"] - kill["seen"][-1]["phase"] for kill in seen}
-    assert phases == (set(), {0}, {0, 1}, {0, 1})[step]
-
-
-@needs_fork
-@pytest.mark.parametrize(
-    ("mutant", "step", "claims"),
-    [
-        ("write in place", "0", {"the file is lost"}),
-        ("rename before writing", "0", {"the file is lost"}),
-        ("show before saving", "2", {"noise was drawn again", "rewards were lost"}),
-    ],
-)
-def test_the_kills_would_find_a_session_that_does_it_otherwise(mutant, step, claims):
-    kills = run(mutant, step)
-    found = set()
-    for kill in kills:
-        found |= faults([kill])
-        if claims <= found:
-            break
-    kills.close()
-    assert claims <= found
-
-
-def test_a_document_is_on_the_disk_before_it_is_renamed_and_its_name_before_it_is_shown(
-    tmp_path, monkeypatch
-):
-    """Against a loss of power, which no kill can play: the order of the calls."""
-    order = []
-    session = Session(POLICY, noise=Fresh(), path=tmp_path / "session.json")
-    before = shown(session)
-
-    def recorded(name):
-        original = getattr(os, name)
-
-        def call(*arguments):
-            assert shown(session) == before
-            target = arguments[0]
-            if isinstance(target, int):
-                target = Path(f"/proc/self/fd/{target}").readlink()
-            order.append((name, Path(target).name))
-            return original(*arguments)
-
-        return call
-
-    for name in ("fsync", "replace"):
-        monkeypatch.setattr(store.os, name, recorded(name))
-    deliver(session)
-    temporary = "session.json.tmp"
-    expected = [("fsync", temporary), ("replace", temporary), ("fsync", tmp_path.name)]
-    expected += [("fsync", "session.json.lock")]  # the number of the phases released
-    assert order == expected
-    assert shown(session) != before
 
 
 if __name__ == "__main__":
