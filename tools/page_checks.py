@@ -238,10 +238,13 @@ def cut_off(page: Page) -> list[str]:
     """On a desktop no code, table or formula is wider than its place."""
     resize(page, DESKTOP)
     return page.evaluate(
-        """() => [...document.querySelectorAll("article :is(pre, table, div.math)")]
-          .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
-          .map(e => `${e.scrollWidth - e.clientWidth} pixels cut off: `
-                    + e.textContent.trim().slice(0, 60))"""
+        """() => [...document.querySelectorAll(
+            "article :is(pre, table, div.math, mjx-container[display])")]
+          .filter(e => e.checkVisibility())
+          .map(e => [e, (e.querySelector(":scope > mjx-math")?.getBoundingClientRect().width
+                         ?? e.scrollWidth) - e.clientWidth])
+          .filter(([e, beyond]) => beyond > 1)
+          .map(([e, beyond]) => `${beyond} pixels cut off: ` + e.textContent.trim().slice(0, 60))"""
     )
 
 

@@ -68,8 +68,9 @@ def is_printed(part: nodes.Node) -> bool:
 
 
 def is_figure(part: nodes.Node) -> bool:
-    """Return whether an output holds a picture."""
-    return bool([*part.findall(nodes.image)])
+    """Return whether an output holds a picture, or the frames of an explorer."""
+    drawn = any('class="explorer"' in raw.rawsource for raw in part.findall(nodes.raw))
+    return drawn or any(part.findall(nodes.image))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 
 import yaml
@@ -53,7 +54,10 @@ class Ledger(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Read the section, and build the table."""
         path = Path(self.env.doc2path(self.env.docname)).with_name("ledger.yml")
+        runs = path.with_name("ledger_runs.json")
         self.env.note_dependency(str(path))
+        self.env.note_dependency(str(runs))
+        self.runs = json.loads(runs.read_text(encoding="utf-8"))
         claims = yaml.safe_load(path.read_text(encoding="utf-8"))[self.arguments[0]]
         group = nodes.tgroup(cols=len(COLUMNS))
         group += [nodes.colspec(colwidth=width) for width in COLUMNS.values()]
@@ -74,6 +78,7 @@ class Ledger(SphinxDirective):
                 word = nodes.Text(f"{one if len(found) == 1 else many} ")
                 verdict.append(nodes.paragraph("", "", word, *links))
         pages = listed(link(page, self.title(page)) for page in claim["chapters"])
+        tests = claim.get("tests", [])
         where = [nodes.paragraph("", "", *pages)]
         if claim.get("code"):
             where.append(nodes.paragraph("", "", *listed(map(self.code, claim["code"]))))
@@ -84,7 +89,7 @@ class Ledger(SphinxDirective):
             ],
             verdict,
             where,
-            [tested(name) for name in claim.get("tests", [])],
+            [*map(tested, tests), *command([self.runs[name] for name in tests])],
         )
 
     def title(self, page: str) -> str:
@@ -116,6 +121,23 @@ def tested(name: str) -> nodes.Node:
     """Return a test's claim, and where it stands."""
     file, _, claim = name.partition("::")
     return nodes.paragraph("", sentence(claim) + " ", nodes.emphasis(text=f"({file})"))
+
+
+def command(runs: Sequence[dict]) -> list[nodes.Node]:
+    """Return the command that runs a claim's tests, what it ends with, and how long it takes."""
+    if not runs:
+        return []
+    tests = " ".join(escape(run["test"]) for run in runs)
+    cases = sum(run["cases"] for run in runs)
+    share = sum(run["share"] for run in runs)
+    time = f"{share:.1f} %" if share >= 0.1 else "less than 0.1 %"
+    fold = (
+        '<details class="numbers"><summary>Run it</summary>'
+        f"<pre>.venv/bin/pytest -n 0 {tests}</pre>"
+        f"<p>ends with <code>{cases} passed</code>, and takes {time} of the time of all.</p>"
+        "</details>"
+    )
+    return [nodes.raw("", fold, format="html")]
 
 
 def sentence(claim: str) -> str:

@@ -59,8 +59,8 @@ def name_end(axes: Axes, text: str, end: tuple[float, float], color: Any) -> Non
     axes.annotate(text, end, (8, 0), textcoords="offset points", **look)
 
 
-def broken_above(axes: Axes, promised: float, top: float) -> None:
-    """Shade what lies beyond a promise, up to the top of the axes, and say what it is."""
-    axes.axhspan(promised, top, color=GREY, alpha=0.18, linewidth=0)
-    axes.axhline(promised, color=BLACK, linewidth=1)
-    axes.text(0.03, 0.97, "promise broken", va="top", style="italic", transform=axes.transAxes)
+def broken_above(axes: Axes, stated: float, top: float) -> None:
+    """Shade where a loss exceeds the stated one, up to the top of the axes, and name it."""
+    axes.axhspan(stated, top, color=GREY, alpha=0.18, linewidth=0)
+    axes.axhline(stated, color=BLACK, linewidth=1)
+    axes.text(0.03, 0.97, "guarantee violated", va="top", style="italic", transform=axes.transAxes)

@@ -140,8 +140,10 @@ def sizes(schedules: Mapping[str, Schedule]) -> Picture:
         axes.annotate(
             rf"$\lceil d^2/4 \rceil = {first.target}$",
             (1, first.target),
-            (0, 4),
+            (-2, 4),
+            xycoords=("axes fraction", "data"),
             textcoords="offset points",
+            ha="right",
             color=BLACK,
         )
         for (name, schedule), look in zip(schedules.items(), SERIES, strict=False):

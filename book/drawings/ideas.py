@@ -198,7 +198,7 @@ def releases(rewards: Sequence[int], epsilon: float, *, reused: str) -> Picture:
             ends = (place + 0.62, -0.15), (place + 0.38, -0.15)
             axes.annotate("", *ends, arrowprops={**_ARROW, "color": GREY})
         total = epsilon * len(entered)
-        lost = f"this reward loses {total:g} in all, {epsilon:g} was promised"
+        lost = f"this reward loses {total:g} in all, {epsilon:g} is stated"
         color = ORANGE if total > epsilon else BLACK
         _say(axes, last / 2, -0.92, lost, weight="bold", color=color)
         axes.set(xlim=(-0.5, last + 0.5), ylim=(-1.0, 1.85))

@@ -36,7 +36,7 @@ _MISTAKES = tuple(
 """How engines with a mistake look: none as a policy without one."""
 
 
-def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Picture:
+def privacy_losses(panels: Mapping[str, pd.DataFrame], *, stated: float) -> Picture:
     """Draw the exact privacy loss of policies against the pulls of each arm.
 
     Parameters
@@ -44,8 +44,8 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
     panels : mapping of str to pandas.DataFrame
         Title and losses of each panel: a row for each number of pulls, a column for each policy;
         NaN where there is none.
-    promised : float
-        The epsilon that was promised; losses above it, on shaded ground, are breaches.
+    stated : float
+        The stated epsilon; losses above it are on shaded ground.
 
     Returns
     -------
@@ -58,11 +58,11 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
             name: POLICIES.get(name.removesuffix(" as printed")) or next(mistakes) for name in names
         }
         for panel, (title, table) in zip(axes, panels.items(), strict=True):
-            broken_above(panel, promised, 2 * promised)
+            broken_above(panel, stated, 2 * stated)
             for name in table.columns:
                 column = table[name].dropna()
                 panel.plot(column.index, column, label=name, **looks[str(name)])
-            panel.set(title=title, ylim=(0.4 * promised, 2 * promised), xlabel="pulls $n$ (log)")
+            panel.set(title=title, ylim=(0.4 * stated, 2 * stated), xlabel="pulls $n$ (log)")
             panel.set_xscale("log")
             panel.set_xticks(table.index, [str(n) for n in table.index])
             panel.minorticks_off()
@@ -73,7 +73,7 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, promised: float) -> Pi
 
 
 def lead_losses(
-    threshold: ArrayLike, chances: Mapping[str, ArrayLike], *, promised: float
+    threshold: ArrayLike, chances: Mapping[str, ArrayLike], *, stated: float
 ) -> Picture:
     """Draw what is learnt from a noisy lead above a threshold, for each threshold.
 
@@ -84,8 +84,8 @@ def lead_losses(
     chances : mapping of str to array_like of shape (2, n)
         For each policy, logarithms of the chances of a larger lead on two neighbouring tables, of
         which the first makes it likelier.
-    promised : float
-        The epsilon that was promised; losses above it, on shaded ground, are breaches.
+    stated : float
+        The stated epsilon; losses above it are on shaded ground.
 
     Returns
     -------
@@ -105,12 +105,12 @@ def lead_losses(
         arrow = {"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
         left.annotate("", (0, ends[0]), (0, ends[1]), arrowprops=arrow)
         left.set(title=f"chance of a larger lead: {first}", yscale="log")
-        broken_above(right, promised, 2 * promised)
+        broken_above(right, stated, 2 * stated)
         for (name, pair), look in zip(curves.items(), SERIES, strict=False):
             loss = pair[0] - pair[1]
             right.plot(x, loss, label=name, **curve(look))
             right.plot(0, np.interp(0, x, loss), look["marker"], color=look["color"], markersize=7)
-        right.set(title="log ratio of the chances", ylim=(0, 2 * promised))
+        right.set(title="log ratio of the chances", ylim=(0, 2 * stated))
         for panel in (left, right):
             panel.axvline(0, color=GREY, linewidth=1, zorder=0)
             panel.set_xlabel("noisy lead (rewards)")
@@ -128,7 +128,7 @@ def paired_laws(laws: Mapping[str, tuple[float, float]], *, epsilon: float) -> P
     laws : mapping of str to (float, float)
         For each output, its probabilities on the two tables.
     epsilon : float
-        The promise: no factor may exceed e^epsilon.
+        No factor may exceed e^epsilon.
     """
     with canvas(size=(WIDTH, 1.1 + 0.75 * len(laws))) as (figure, axes):
         for row, pair in enumerate(laws.values()):
@@ -230,7 +230,7 @@ def winners(ratios: Mapping[float, pd.DataFrame], crossovers: Mapping[float, Arr
         For each epsilon, log10 of the error of DP-BAI over that of DP-BAI-Gauss: a row for each
         delta, a column for each budget.
     crossovers : mapping of float to array_like
-        For each epsilon, the budget for each of these delta from which the paper's table ticks
+        For each epsilon, the budget for each of these delta from which the paper's table recommends
         DP-BAI-Gauss.
 
     Returns
@@ -294,14 +294,14 @@ def rival_errors(
     panels : mapping of str to pandas.DataFrame
         Title and errors of each panel: a row for each budget, a column for each policy.
     crossovers : mapping of str to float
-        For the same titles, the budget from which the paper's table ticks DP-BAI-Gauss.
+        For the same titles, the budget from which the paper's table recommends DP-BAI-Gauss.
     floor : float
         Errors below it are not shown.
 
     Returns
     -------
     Picture
-        Where the table ticks DP-BAI-Gauss, the ground is shaded.
+        Where the table recommends DP-BAI-Gauss, the ground is shaded.
     """
     with canvas(1, len(panels), size=(WIDTH, 3.6), sharey=True, squeeze=False) as (
         figure,
@@ -317,7 +317,9 @@ def rival_errors(
             panel.set(yscale="log", ylim=(floor, 1))
         axes[0].set_ylabel("exact error probability (log)")
         name_lines(*axes)
-        figure.legend([shade], ["the paper's table ticks DP-BAI-Gauss"], loc="outside upper center")
+        figure.legend(
+            [shade], ["the paper's table recommends DP-BAI-Gauss"], loc="outside upper center"
+        )
     return figure
 
 
@@ -342,9 +344,10 @@ def guesses(epsilons: ArrayLike, before: Sequence[float], *, marked: Sequence[fl
         for epsilon in marked:
             height = first * np.exp(epsilon) / (1 + first * np.expm1(epsilon))
             axes.plot(epsilon, height, "o", color=BLACK)
-            place = {"xytext": (6, -12), "textcoords": "offset points", "fontsize": 9}
+            where, side = ((6, -12), "left") if height < 0.9 else ((-6, 5), "right")
+            place = {"xytext": where, "ha": side, "textcoords": "offset points", "fontsize": 9}
             axes.annotate(f"{height:.0%} at {epsilon:g}", (epsilon, height), **place)
-        axes.set(xscale="log", xlabel=r"privacy parameter $\varepsilon$ (log)", ylim=(0, 1.02))
+        axes.set(xscale="log", xlabel=r"privacy parameter $\varepsilon$ (log)", ylim=(0, 1.1))
         axes.set_ylabel("sure after, at most")
         ticks = [0.01, 0.1, 1, 10]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

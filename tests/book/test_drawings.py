@@ -129,7 +129,7 @@ def test_what_cannot_be_drawn_live_says_why_and_the_next_value_draws_again() -> 
 def test_lead_losses_are_the_distances_of_the_chances_with_a_mark_at_zero() -> None:
     threshold = np.linspace(-1, 1, 5)
     chances = {"one": [-threshold, -3 - threshold], "two": [-threshold, -1 - 2 * threshold]}
-    left, right = drawings.lead_losses(threshold, chances, promised=2).axes
+    left, right = drawings.lead_losses(threshold, chances, stated=2).axes
     lines = {line.get_label(): line.get_ydata() for line in (*left.get_lines(), *right.get_lines())}
     np.testing.assert_allclose(lines["one table"], np.exp(-threshold))
     np.testing.assert_allclose(lines["one"], 3)

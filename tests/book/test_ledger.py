@@ -1,12 +1,14 @@
 """The ledger covers all that the paper numbers, and what it names exists."""
 
 import ast
+import json
 import re
 from collections import Counter
 from functools import cache
 from itertools import chain
 from pathlib import Path
 
+import ledger_runs
 import nbformat
 import pytest
 import yaml
@@ -106,6 +108,15 @@ def test_every_numbered_item_of_the_paper_has_one_row() -> None:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["items"][0])
 def test_what_a_row_names_exists(claim: dict) -> None:
     assert missing(claim) == []
+
+
+def test_each_command_says_how_many_cases_pass(request: pytest.FixtureRequest) -> None:
+    runs = json.loads(ledger_runs.RUNS.read_text(encoding="utf-8"))
+    assert sorted(runs) == ledger_runs.named()
+    collected = Counter(item.nodeid.partition("[")[0] for item in request.session.items)
+    for name, run in runs.items():  # of files that are tested together with this one
+        assert run["test"] == ledger_runs.place(name)
+        assert collected.get(run["test"], run["cases"]) == run["cases"], name
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["items"][0])
