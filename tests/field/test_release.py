@@ -1,20 +1,319 @@
-"""A phase of no session is released as a session would release it."""
+"""Releases: the law of their noise, its account of privacy, and rounding that cannot leak."""
 
 import math
 import re
+import sys
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
+from sessions import THREE_ARMS
 
 import dpbai
 from dpbai.beyond import linearity
 from dpbai.certificate import Certificate
-from dpbai.field.session import ReleaseWarning, release
+from dpbai.field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, release
+from dpbai.field.session.phase import exact_statistic
+from dpbai.field.session.rewards import array_sum, exact_sum
+from dpbai.noise import Gaussian, Laplace, NoNoise, gaussian_sigma
+from dpbai.phase import Phase
+
+FALSE_ALARM = 1e-6
+DRAWS = 8_000
+
+
+@pytest.fixture(scope="module")
+def opendp():
+    return OpenDPNoise()
+
+
+# The law of the draws. Each check has a false-alarm rate below 1e-6, whatever the generator: draws
+# of a cryptographic generator cannot be seeded, so these rates are real.
+
+
+LAWS = {
+    "Laplace(0.04)": (Laplace(0.04), stats.laplace(scale=0.04)),
+    "Laplace(3e-9)": (Laplace(3e-9), stats.laplace(scale=3e-9)),
+    "Laplace(2e5)": (Laplace(2e5), stats.laplace(scale=2e5)),
+    "Gaussian(0.3)": (Gaussian(0.3), stats.norm(scale=0.3)),
+}
+
+
+@pytest.fixture(scope="module", params=LAWS.values(), ids=LAWS)
+def draws(request, opendp):
+    """Draws of two calls, one after the other."""
+    noise, law = request.param
+    calls = [opendp.add(noise, [0.0] * (DRAWS // 2), phase=1) for _ in range(2)]
+    return noise, law, np.concatenate(calls)
+
+
+def test_opendp_draws_follow_the_law(draws):
+    """Kolmogorov-Smirnov at level 1e-6."""
+    _, law, sample = draws
+    assert stats.kstest(sample, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_opendp_draws_have_the_standard_deviation_that_the_noise_states(draws):
+    """The second moment, within 5 standard errors (normal approximation: 6e-7)."""
+    noise, law, sample = draws
+    variance = noise.standard_deviation**2
+    error = math.sqrt((law.moment(4) - variance**2) / DRAWS)
+    assert abs((sample**2).mean() - variance) < 5 * error
+
+
+def test_opendp_draws_are_independent_over_coordinates_and_calls(draws):
+    """Correlations within 5 standard errors (6e-7 each)."""
+    _, _, sample = draws
+    for first, second in ((sample[1:], sample[:-1]), np.split(sample, 2)):
+        assert abs(np.corrcoef(first, second)[0, 1]) < 5 / math.sqrt(len(first))
+
+
+def test_the_checks_would_find_a_scale_that_is_wrong(opendp):
+    """Mutants: a standard deviation passed as the scale, a sensitivity too small by half."""
+    for factor in (math.sqrt(2), 0.5):
+        sample = opendp.add(Laplace(factor), [0.0] * DRAWS, phase=1)
+        assert stats.kstest(sample, stats.laplace(scale=1).cdf).pvalue < FALSE_ALARM
+
+
+def test_opendp_noise_is_added_to_the_statistic(opendp):
+    """Noise of scale 1e-9 leaves the first digits: P(abs(Z) > 1e-7) = e^-100."""
+    released = opendp.add(Laplace(1e-9), [0.25, -3.0, 1e4], phase=1)
+    assert released == pytest.approx([0.25, -3.0, 1e4], abs=1e-7)
+    assert opendp.add(Laplace(1e-9), [], phase=1) == ()
+
+
+@pytest.mark.parametrize("source", [OpenDPNoise(), NumpyNoise(0)], ids=lambda source: source.name)
+def test_no_noise_releases_the_statistic_and_costs_infinity(source):
+    assert source.add(NoNoise(), [0.1, 0.2], phase=1) == (0.1, 0.2)
+    assert source.loss(NoNoise(), (1 / 3,)) == math.inf
+    assert source.loss(NoNoise(), ()) == 0
+
+
+def test_opendp_has_no_measurement_for_a_law_of_someone_else(opendp):
+    class Other:
+        standard_deviation = 1.0
+
+    with pytest.raises(TypeError, match="no measurement for Other noise"):
+        opendp.add(Other(), [0.0], phase=1)
+
+
+# The floating-point attack (Mironov, 2012).
+
+
+def share_on_grid(source, secret):
+    """Return how many of the small releases of a secret are multiples of 2^-54."""
+    sample = np.array(source.add(Laplace(1.0), [secret] * DRAWS, phase=1))
+    small = np.ldexp(sample[np.abs(sample) < 2**-6], 54)
+    return np.mean(small == np.round(small))
+
+
+def test_low_bits_tell_secrets_apart_under_numpy_noise_and_not_under_opendp_noise():
+    """Of the doubles below 2^-6, one in 32 or fewer is a multiple of 2^-54, the grid of 1/3.
+
+    In floating point, 1/3 plus noise of about -1/3 is always one of them; 0 plus noise seldom is.
+    Some 100 draws are small; that more than a fifth of them are on the grid has odds below 1e-8.
+    """
+    numpy, opendp = NumpyNoise(0), OpenDPNoise()
+    assert share_on_grid(numpy, 1 / 3) == 1
+    assert share_on_grid(numpy, 0.0) < 0.2
+    assert share_on_grid(opendp, 1 / 3) < 0.2
+    assert share_on_grid(opendp, 0.0) < 0.2
+
+
+# The account of privacy.
+
+
+steps = st.lists(st.just(0.0) | st.floats(1e-9, 10), min_size=1, max_size=5).map(tuple)
+
+
+@given(shift=steps, scale=st.floats(1e-6, 1e6))
+def test_opendp_accounts_laplace_noise_by_the_l1_norm_and_never_too_low(shift, scale):
+    exact = sum(map(Fraction, shift)) / Fraction(scale)
+    told = Fraction(OpenDPNoise().loss(Laplace(scale), shift))
+    assert exact <= told <= exact * (1 + Fraction(1, 10**14))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+def test_opendp_accounts_gaussian_noise_between_the_truth_and_the_textbook_bound(epsilon, delta):
+    """Truth: Balle and Wang (2018). Bound: rho + 2 sqrt(rho log(1/delta)), Bun and Steinke (2016).
+
+    For the least noise that is enough for epsilon, so that the truth is epsilon itself.
+    """
+    sigma = 0.1 * gaussian_sigma(epsilon, delta, "analytic")
+    told = OpenDPNoise().loss(Gaussian(sigma), (0.06, 0.08), delta)
+    rho = (0.1 / sigma) ** 2 / 2
+    assert epsilon <= told <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+@given(shift=steps, scale=st.floats(1e-6, 1e6))
+def test_numpy_noise_is_accounted_by_its_law_alone(shift, scale):
+    for noise in (Laplace(scale), Gaussian(scale)):
+        assert NumpyNoise(0).loss(noise, shift, 1e-5) == noise.loss(shift, 1e-5)
+
+
+# Rounding.
+
+
+rewards = st.floats(0, 1) | st.sampled_from([0.0, -0.0, 1.0, 5e-324, 0.1, 1 - 2**-53])
+
+
+@given(st.lists(rewards, min_size=1, max_size=50))
+def test_sums_of_rewards_are_exact(values):
+    assert exact_sum(np.array(values)) == sum(map(Fraction, values))
+    assert array_sum(values) == (sum(map(Fraction, values)), len(values))
+
+
+def test_a_sum_of_a_million_rewards_does_not_overflow():
+    """Their 53 digits and 20 more are no 64-bit integer."""
+    values = np.full(10**6, np.nextafter(1, 0))
+    assert exact_sum(values) == 10**6 * Fraction(float(values[0]))
+
+
+def plan(release, pulls):
+    arms = tuple(range(len(pulls)))
+    decoder = None if release is None else np.ones((len(arms), len(release)))
+    return Phase(1, arms, arms, tuple(pulls), Laplace(1.0), 1, release, decoder)
+
+
+def shifts(phase):
+    """The moves that the account of a phase hands to what draws its noise."""
+    asked = []
+
+    class Account:
+        name, remarks, add = "account", (), NumpyNoise.add
+
+        def loss(self, _noise, shift, _delta):
+            asked.append(tuple(map(Fraction, shift)))
+            return 0.0
+
+    dpbai.certify([phase], mechanism=Account())
+    return asked
+
+
+def hidden(phase, before, after):
+    """Return whether the promised shifts cover a move of the statistic, in both norms."""
+    move = [abs(Fraction(b) - Fraction(a)) for a, b in zip(before, after, strict=True)]
+    return all(
+        sum(step**power for step in move)
+        <= max(sum(step**power for step in shift) for shift in shifts(phase))
+        for power in (1, 2)
+    )
+
+
+matrices = st.lists(
+    st.lists(st.just(0.0) | st.floats(1e-3, 1e3) | st.floats(-1e3, -1e-3), min_size=3, max_size=3),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(
+    matrix=st.none() | matrices.map(np.array),
+    pulls=st.lists(st.integers(1, 30), min_size=3, max_size=3),
+    seed=st.integers(0, 1000),
+    arm=st.integers(0, 2),
+    old=rewards,
+    new=rewards,
+)
+def test_one_reward_never_moves_the_statistic_further_than_the_shifts_say(
+    matrix, pulls, seed, arm, old, new
+):
+    phase = plan(matrix, pulls)
+    rng = np.random.default_rng(seed)
+    statistics = []
+    others = [exact_sum(rng.random(n - (i == arm))) for i, n in enumerate(pulls)]
+    for one in (old, new):
+        sums = [total + Fraction(one) * (i == arm) for i, total in enumerate(others)]
+        statistics.append(exact_statistic(phase, sums))
+    assert hidden(phase, *statistics)
+
+
+@given(matrix=matrices.map(np.array), pulls=st.lists(st.integers(1, 30), min_size=3, max_size=3))
+def test_shifts_are_those_of_real_arithmetic_and_one_rounding(matrix, pulls):
+    """In exact numbers: the move, and the unit of the largest value that the statistic can have."""
+    phase = plan(matrix, pulls)
+    found = shifts(phase)
+    sizes = [sum(abs(Fraction(entry)) for entry in row) for row in matrix.tolist()]
+    for column, n in zip(matrix.T.tolist(), pulls, strict=True):
+        needed = [
+            (abs(Fraction(entry)) / n + Fraction(math.ulp(float(size)))) * (entry != 0)
+            for entry, size in zip(column, sizes, strict=True)
+        ]
+        assert any(
+            all(
+                least <= step <= least * (1 + Fraction(1, 10**12))
+                for step, least in zip(shift, needed, strict=True)
+            )
+            for shift in found
+        )
+
+
+def test_sums_in_floating_point_would_break_that_promise():
+    """Mutant: add up doubles as they come.
+
+    Where the sum passes 1024, doubles lie twice as far apart: each small reward after that is
+    rounded up to double its size if the first reward is 1, and not if it is 0.
+    """
+    tail = [1.0] * 1023 + [1.01 * 2**-43] * 5000
+    phase = plan(None, (1 + len(tail),))
+    naive, exact = [], []
+    for first in (0.0, 1.0):
+        values = np.array([first, *tail])
+        naive.append((float(np.cumsum(values)[-1]) / len(values),))
+        exact.append(exact_statistic(phase, [exact_sum(values)]))
+    assert not hidden(phase, *naive)
+    assert hidden(phase, *exact)
+
+
+# NumPy noise, and noise that is missing.
+
+
+def test_a_session_with_numpy_noise_warns_and_a_fixed_seed_warns_once_more():
+    with pytest.warns(ReleaseWarning, match="use OpenDPNoise for a real release") as caught:
+        Session(THREE_ARMS, noise=NumpyNoise())
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    with pytest.warns(ReleaseWarning) as caught:
+        Session(THREE_ARMS, noise=NumpyNoise(0))
+    assert len(caught) == 2
+    assert "fixed seed" in str(caught[1].message)
+
+
+def test_a_session_with_opendp_noise_does_not_warn():
+    """A warning would be an error here."""
+    Session(THREE_ARMS, noise=OpenDPNoise())
+
+
+def test_seeded_numpy_noise_depends_on_the_seed_and_the_phase_alone():
+    def draw(seed, phase):
+        return NumpyNoise(seed).add(Laplace(1.0), [0.0] * 3, phase=phase)
+
+    again = NumpyNoise(1)
+    again.add(Laplace(1.0), [0.0] * 5, phase=1)
+    assert draw(1, 2) == again.add(Laplace(1.0), [0.0] * 3, phase=2)
+    assert draw(1, 2) == draw(np.random.SeedSequence(1), 2)
+    assert len({draw(1, 1), draw(1, 2), draw(2, 1), draw(None, 1), draw(None, 1)}) == 5
+
+
+def test_without_opendp_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(ImportError, match=r"pip install 'dpbai\[opendp\]'"):
+        OpenDPNoise()
+    with pytest.raises(ImportError, match="opendp"):
+        Session(THREE_ARMS)
+
+
+# A phase of no session is released as a session would release it.
+
 
 PLAN = linearity.holdout([2, 5], pulls=3, epsilon=0.5)
+
+
 REWARDS = [[1.0, 0.5, 0.25], [0, 0, 1]]
 
 
