@@ -25,7 +25,7 @@ PDF = ROOT / "_build" / "pdf" / "dpbai.pdf"
 
 STYLE = """
 @page { size: A4; margin: 18mm 17mm 20mm; }
-html { font-size: 11.5px; }
+html { font-size: 10pt; }
 body { line-height: 1.5; }
 body, .bd-main, .bd-content, .bd-article-container { display: block !important; }
 /* A heading whose ink leaves its line reaches into the page before: twice in the outline. */
@@ -39,11 +39,13 @@ figure, img, tr, .cell_input, mjx-container[display="true"], .explorer {
 }
 pre { white-space: pre-wrap; overflow: visible; }
 .bd-article pre, .bd-article .admonition .cell pre {
-  font-size: 9.5px; line-height: 1.35; padding: 0.35rem 0.6rem;
+  font-size: 8pt; line-height: 1.35; padding: 0.35rem 0.6rem;
 }
 .bd-article h2 { margin-top: 1.6rem; }
 .bd-article figure img, .bd-article .explorer img { width: 80%; height: auto; }
-.explorer input, .live-bar { display: none; }
+.explorer :is(input, select, button), .plane, .live-bar, .sd-container-fluid:has(.sd-btn) {
+  display: none !important;
+}
 .bd-article table { display: table; overflow: visible; }
 .bd-article mjx-container { overflow: visible !important; }
 .bd-article .cell_output { max-height: none; overflow: visible; }
@@ -53,6 +55,7 @@ button.copybtn, .tocsection { display: none !important; }
 .contents { list-style: none; padding: 0; }
 .contents li { display: flex; }
 .contents .page { margin-left: auto; }
+.contents .of-book { font-weight: 600; margin-top: 0.6rem; }
 .front { text-align: center; padding-top: 32vh; break-after: page; }
 .front p { font-size: 1.2rem; }
 """
@@ -103,6 +106,11 @@ def join(paths: list[Path]) -> str:
             if needed and part not in joined.head.contents:
                 joined.head.append(part)
         article = page.select_one("article.bd-article")
+        above = article.select_one("p.part")
+        named = above.get_text().partition(">")[0].strip() if above else ""
+        if named not in {entry.get_text() for entry in joined.select(".of-book")} | {""}:
+            joined.ol.append(joined.new_tag("li", attrs={"class": "of-book"}, string=named))
+        solutions_last(article)
         for part in article.select(REMOVED):
             part.decompose()
         for formula in article.select(f":is({HEADINGS}) .math"):
@@ -126,6 +134,13 @@ def join(paths: list[Path]) -> str:
     style.string = STYLE
     joined.head.append(style)
     return str(joined)
+
+
+def solutions_last(article: Tag) -> None:
+    """Move the solutions of a page behind its last exercise."""
+    if exercises := article.select("div.exercise"):
+        for solution in reversed(article.select("div.solution")):
+            exercises[-1].insert_after(solution.extract())
 
 
 def spell_out(formula: Tag) -> None:

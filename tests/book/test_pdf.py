@@ -19,8 +19,11 @@ FIRST = r"""
 <div class="dropdown admonition"><p>A solution, <span class="math">\(x^2\)</span>.</p></div>
 </section></section>
 """  # noqa: E501
-SECOND = r"""<section id="two"><h1>Two, <span class="math">\(x^2\)</span></h1>
-<section id="summary"><h2>Summary</h2><label for="box">Box</label><input id="box"></section>
+SECOND = r"""<section id="two"><p class="part">Theory &gt;</p>
+<h1>Two, <span class="math">\(x^2\)</span></h1>
+<section id="summary"><h2>Summary</h2><label for="box">Box</label><input id="box">
+<div class="exercise">1?</div><div class="solution">1!</div>
+<div class="exercise">2?</div><div class="solution">2!</div></section>
 </section>"""
 
 
@@ -43,6 +46,16 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
     names = [tag["id"] for tag in joined.find_all(id=True)]
     assert len(set(names)) == len(names)
     assert joined.select_one("label")["for"] == "two--box"
+
+
+def test_solutions_come_after_all_exercises(joined: BeautifulSoup) -> None:
+    found = joined.select(".exercise, .solution")
+    assert [part.get_text() for part in found] == ["1?", "2?", "1!", "2!"]
+
+
+def test_contents_name_the_parts(joined: BeautifulSoup) -> None:
+    entries = [entry.get_text() for entry in joined.select(".contents > li")]
+    assert [entry.partition(",")[0] for entry in entries] == ["One", "Theory", "Two"]
 
 
 def test_links_lead_to_what_they_named(joined: BeautifulSoup) -> None:
@@ -97,7 +110,11 @@ def test_styles_and_the_scripts_of_formulas_are_taken_once(joined: BeautifulSoup
 
 def test_links_to_other_pages_and_the_contents_tell_numbers(joined: BeautifulSoup) -> None:
     numbered = BeautifulSoup(pdf.number(str(joined), {"one": 3, "two": 14}), "html.parser")
-    assert [text(entry) for entry in numbered.select("ol li")] == ["One3", r"Two, \(x^2\)14"]
+    assert [text(entry) for entry in numbered.select("ol li")] == [
+        "One3",
+        "Theory",
+        r"Two, \(x^2\)14",
+    ]
     paragraph = text(numbered.find(id="one--summary").p)
     assert "See there, two (p. 14),\nhere, the index and elsewhere" in paragraph
 
