@@ -246,7 +246,8 @@ def content_of(run: Run) -> Any:
         "batches": {
             name: [batch.phase, list(batch.counts.items())] for name, batch in run.batches.items()
         },
-        "finished": [_values(released) for released in run.finished],
+        # A plan comes first, and then what it released.
+        "finished": [{"plan": None, **_values(released)} for released in run.finished],
         "current": current,
     }
 
