@@ -12,7 +12,7 @@ from runs import finish
 
 import dpbai
 from dpbai.field import cli
-from dpbai.field.cli import run as run_commands
+from dpbai.field.cli import steps
 
 ARMS = "arm,x,y,z\nfl\u00fcr,1,0,0\n\u65e5\u672c,0,1,0\nplain,0,0,1\n"
 START = ("start", "run.json", "arms.csv", "--budget", 60, "--epsilon", 1, "--policy", "baseline")
@@ -187,7 +187,7 @@ def test_a_loop_goes_on_after_another_process_told_the_run_something(done, begun
 
 
 def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monkeypatch):
-    original, overtaken = run_commands.tables.read_rewards, []
+    original, overtaken = steps.tables.read_rewards, []
 
     def slow(*arguments):
         sums = original(*arguments)
@@ -195,7 +195,7 @@ def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monk
         overtaken.append(True)
         return sums
 
-    monkeypatch.setattr(run_commands.tables, "read_rewards", slow)
+    monkeypatch.setattr(steps.tables, "read_rewards", slow)
     assert call("tell", "run.json", "one.csv")[0] == 0
     assert overtaken == [True]
     assert received(dpbai.Session.resume(begun / "run.json")) == 7
@@ -204,7 +204,7 @@ def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monk
 def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the_end_of_the_next(
     refused, begun, monkeypatch
 ):
-    original = run_commands.resumed
+    original = steps.resumed
 
     def slow(path, seed=None):
         session = original(path, seed)
@@ -213,7 +213,7 @@ def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the
             other.record({arm: [0.5] * n for arm, n in other.requests.items()})
         return session
 
-    monkeypatch.setattr(run_commands, "resumed", slow)
+    monkeypatch.setattr(steps, "resumed", slow)
     assert "phase 1 was completed in the meantime" in refused("end-phase", "run.json")
     assert len(dpbai.Session.resume(begun / "run.json").released) == 1
 

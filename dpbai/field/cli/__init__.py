@@ -18,13 +18,12 @@ from pathlib import Path
 from threading import current_thread, main_thread
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
-from dpbai.field.cli.commands import function, parser
+from dpbai.field.cli.commands import STEPS, function, parser
 from dpbai.field.cli.output import acknowledging, complain, finish, prepare
 
 __all__ = ["main", "parser"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-_STEPS = ("tell", "undo", "withdraw", "end-phase")
 _WRONG_PATH = (
     FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError,
 )  # fmt: skip
@@ -52,7 +51,7 @@ def _main(argv: Sequence[str] | None) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.showwarning = _note
         try:
-            if given.command in _STEPS and current_thread() is main_thread():
+            if given.command in STEPS and current_thread() is main_thread():
                 interrupted += "; `dpbai status` shows what has been recorded"
                 # An exception, in place of the end of the process, so that this is printed.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -93,7 +92,7 @@ def _run(given: argparse.Namespace) -> None:
     answer = function(given.command)(given)
     columns = answer.columns or given.columns
     # What was saved must be acknowledged.
-    saved = given.command in (*_STEPS, "start", "holdout")
+    saved = given.command in (*STEPS, "start", "holdout")
     with acknowledging() if saved else nullcontext():
         answer.show(columns, as_json=given.json)
     if given.output and answer.rows is not None:

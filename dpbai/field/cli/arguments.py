@@ -132,6 +132,11 @@ def whole(name: str) -> Callable[[str], Any]:
     return by_rule(int, lambda check, value: check.whole(value, name))
 
 
+def number(name: str, interval: str) -> Callable[[str], Any]:
+    """Return what reads a number in an interval, such as "(0, 1)"."""
+    return by_rule(float, lambda check, value: check.number(value, name, interval))
+
+
 def written(text: str) -> str:
     """Return the path of a file, if nothing shows that it cannot be written."""
     path: str = by_rule(str, lambda check, value: check.path(value, "the file"))(text)
@@ -154,8 +159,7 @@ _SEED = by_rule(int, lambda check, value: check.seed_sequence(value))
 
 # fmt: off
 # Options whose help or default differs between commands.
-gap = partial(option, "--gap",
-              type=by_rule(float, lambda check, value: check.positive(value, "gap")))
+gap = partial(option, "--gap", type=number("gap", "(0, inf)"))
 best = partial(option, "--best", metavar="ARM")
 reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0.0, 1.0),
                        metavar=("LOW", "HIGH"))
@@ -197,12 +201,12 @@ ARMS = [
            "constant", action="store_true"),
 ]
 _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
-                type=by_rule(float, lambda check, value: check.proportion(value, "delta")))
+                type=number("delta", "(0, 1)"))
 _MISFIT = option("--misfit", f"for {DEFAULT}: the expected deviation of means from linear ones, as "
                  "a share of the reward range: in [0, 1], 0 if means are exactly linear in the "
                  "features, inf to ignore the features (default 0.04 to 0.06, by how much "
                  "rewards can say of one arm)", metavar="X",
-                 type=by_rule(float, lambda check, value: check.non_negative(value, "misfit")))
+                 type=number("misfit", "[0, inf]"))
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
     option("--epsilon", "privacy parameter, positive; smaller is more private", type=EPSILON),
@@ -222,11 +226,9 @@ EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "
 BUDGETS = option("--budgets", "pulls", "--budget", nargs="+", type=_BUDGET, required=True,
                  metavar="T")
 SUCCESS = option("--success", "the wanted probability of a right answer (default 0.95)",
-                 default=0.95,
-                 type=by_rule(float, lambda check, value: check.proportion(value, "success")))
+                 default=0.95, type=number("success", "(0, 1)"))
 WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
-                "(default 0)", default=0.0, metavar="X",
-                type=by_rule(float, lambda check, value: check.non_negative(value, "within")))
+                "(default 0)", default=0.0, metavar="X", type=number("within", "[0, inf]"))
 SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
 NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
 SESSION = option("session", "the session file", metavar="run.json")

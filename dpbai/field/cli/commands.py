@@ -16,6 +16,9 @@ from dpbai.field.cli.arguments import best, gap, option, output, reward_range, t
 if TYPE_CHECKING:
     from dpbai.field.cli.answers import Answer
 
+STEPS = ("tell", "undo", "withdraw", "end-phase")
+"""The commands that change a run."""
+
 _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
@@ -227,6 +230,8 @@ def function(command: str) -> Callable[[argparse.Namespace], Answer]:
     """Return the function that executes a command."""
     if command in ("simulate", "study", "budget", "epsilon"):
         from dpbai.field.cli.experiments import COMMANDS
+    elif command in STEPS:
+        from dpbai.field.cli.steps import COMMANDS
     elif command in ("holdout", "misfit"):
         from dpbai.field.cli.checks import COMMANDS
     else:

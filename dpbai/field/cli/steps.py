@@ -1,0 +1,163 @@
+"""The steps of a run, each saved before it is acknowledged: tell, undo, withdraw, end-phase."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dpbai.beyond.linearity import Holdout
+from dpbai.field.cli import tables
+from dpbai.field.cli.answers import Answer, show_json
+from dpbai.field.cli.arguments import STANDARD_INPUT
+from dpbai.field.cli.output import acknowledging
+from dpbai.field.cli.run import arm_named, counted, missing, names_of, resumed
+from dpbai.field.cli.sheets import listed, nearest, normal, quoted
+from dpbai.field.session import Session, SessionConflictError, SessionError
+
+_KEYS = {"arm", "reward", "batch"}
+_LONGEST_LINE = 2**16  # bytes of a line of JSON
+
+
+def tell(given: argparse.Namespace) -> Answer:
+    """Record rewards."""
+    session = resumed(given.session, given.seed)
+    if given.follow:
+        if given.rewards != STANDARD_INPUT or given.batch:
+            raise ValueError("--follow reads lines of JSON from -, and goes without other options")
+        for line in _lines():
+            session, answer = _answer(session, given, line)
+            with acknowledging():
+                show_json(answer)
+        return Answer()
+    sums = tables.read_rewards(given, names_of(session), session.reward_range)
+    count = sum(count for _, count in sums.values())
+
+    def step(session: Session) -> str:
+        session.record_sums(sums, batch=given.batch)
+        return f"Recorded {count} reward(s) of {len(sums)} arm(s)."
+
+    return _stepped(given, step, session)
+
+
+def undo(given: argparse.Namespace) -> Answer:
+    """Remove a batch."""
+
+    def step(session: Session) -> str:
+        batches = session.batches
+        session.undo(given.batch)
+        removed = counted(batches[normal(given.batch)].counts.items())
+        return f"Removed batch {quoted(given.batch)}: {removed}"
+
+    return _stepped(given, step)
+
+
+def withdraw(given: argparse.Namespace) -> Answer:
+    """Stop asking for rewards of an arm."""
+
+    def step(session: Session) -> str:
+        session.withdraw(label := arm_named(session, given.arm))
+        return f"{quoted(label)} is withdrawn."
+
+    return _stepped(given, step)
+
+
+def end_phase(given: argparse.Namespace) -> Answer:
+    """End the current phase with the rewards recorded so far."""
+    session = resumed(given.session, given.seed)
+    phase = len(session.released)
+
+    def step(session: Session) -> str:
+        if len(session.released) > phase:
+            raise SessionError(f"phase {phase + 1} was completed in the meantime, and is released")
+        session.end_phase()
+        remark = next(text for text in session.released[phase].remarks if "was ended" in text)
+        return f"{remark[0].upper()}{remark[1:]}."
+
+    return _stepped(given, step, session)
+
+
+def _stepped(
+    given: argparse.Namespace, step: Callable[[Session], str], session: Session | None = None
+) -> Answer:
+    """Take a step, which returns what to say of it, and add what it has released."""
+    session = session or resumed(given.session, given.seed)
+    session, before, said = _step(session, given, step)
+    released = [
+        f"Phase {released.phase} is complete and released. {len(released.survivors)} of "
+        f"{len(released.active)} arms stay: {listed(map(quoted, released.survivors))}"
+        for released in session.released[before:]
+        if not isinstance(session.policy, Holdout)
+    ]
+    return Answer(above=[said, *released, missing(session)])
+
+
+def _step(
+    session: Session, given: argparse.Namespace, step: Callable[[Session], Any]
+) -> tuple[Session, int, Any]:
+    """Take a step, and read the file again as often as another process has changed it.
+
+    Return the session, how many phases had been released before, and what the step returned.
+    """
+    while True:
+        before = len(session.released)
+        try:
+            return session, before, step(session)
+        except SessionConflictError:
+            session = resumed(given.session, given.seed)
+
+
+def _lines() -> Iterator[bytes]:
+    """Yield the lines of standard input; of one that is too long, an empty line."""
+    if sys.stdin is None:
+        raise ValueError("--follow reads standard input, which is closed")
+    while line := sys.stdin.buffer.readline(_LONGEST_LINE):
+        rest = line
+        while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
+            line, rest = b"", sys.stdin.buffer.readline(_LONGEST_LINE)
+        yield line
+
+
+def _answer(
+    session: Session, given: argparse.Namespace, line: bytes
+) -> tuple[Session, dict[str, Any]]:
+    """Record one reward, {"arm": ..., "reward": ...}, perhaps with "batch"; return the answer.
+
+    Any line is answered, and an error quotes nothing of it but the name of a batch.
+    """
+    try:
+        try:
+            read = json.loads(line, object_pairs_hook=_each_once)
+        except (ValueError, RecursionError):
+            raise ValueError("this is no line of JSON") from None
+        if not isinstance(read, dict) or not {"arm", "reward"} <= read.keys() <= _KEYS:
+            raise ValueError("each line must be an object of arm, reward and perhaps batch")
+        names, arm = names_of(session), normal(str(read["arm"]))
+        if arm not in names:
+            raise ValueError(f"this is none of the arms{nearest(arm, names)}")
+        rewards, batch = {names[arm]: [read["reward"]]}, read.get("batch")
+        session, before, _ = _step(session, given, lambda now: now.record(rewards, batch=batch))
+    except (ValueError, TypeError, SessionError, RecursionError, OSError) as error:
+        return session, {"error": str(error)}
+    answer: dict[str, Any] = {"missing": sum(session.requests.values())}
+    if session.released[before:]:
+        answer["released"] = len(session.released)
+        answer["survivors"] = session.released[-1].survivors
+    return session, answer
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise TypeError("each of arm, reward and batch may stand once in a line")
+    return found
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "tell": tell,
+    "undo": undo,
+    "withdraw": withdraw,
+    "end-phase": end_phase,
+}
