@@ -1,9 +1,9 @@
 """The lower bound of Theorem 4.7: its hard instances, every constant, and its three cases."""
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -163,10 +163,10 @@ def test_dp_bai_errs_more_than_the_lower_bound_on_some_hard_instance():
 
 def _case_holds(case, log_x, beta, c):
     """The inequality of a case at log log K, log H_BAI or log H_pri, in 60 digits."""
-    with mpmath.workdps(60):
-        x = mpmath.exp(mpmath.mpf(log_x))  # log K, H_BAI or H_pri: each case is about x / constant
+    with localcontext(prec=60):
+        x = Decimal(log_x).exp()  # log K, H_BAI or H_pri: each case is about x / constant
         constant = {1: 401, 2: 401, 3: 97}[case]
-        return bool(x / constant > 2 * mpmath.mpf(c) * x ** mpmath.mpf(beta))
+        return x / constant > 2 * Decimal(c) * x ** Decimal(beta)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.5, 0.9, 0.99])

@@ -6,88 +6,25 @@ Statistical tests are seeded, and fail by chance with probability below 1e-6 eac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
 
-import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import OnePhase, constants, laws, one_phase
+from reference import WEDGE, contrast, contrast_of, deviation, rows_of
 from scipy import integrate, stats
 
 import dpbai
 from dpbai.exact import NotExactError, inversion, quadrature, terms
 from dpbai.exact import error as exact
 
-DIGITS = 60
 BAND = 5.2  # standard errors: two-sided normal tails of 2e-7
 
-# The first arm's estimate is 0.95 x + 0.96 y, the others' are x and y: it wins between two rays.
-WEDGE = ((0.95, 0.96), (1.0, 0.0), (0.0, 1.0))
 SLOPES = (0.05 / 0.96, 0.95 / 0.04)
-
-
-class UniformPlusLaplace:
-    """The mean of n rewards, uniform on [0, 2 mu], plus Lap(b), in closed form at any precision.
-
-    A sum of uniforms on [0, a] has the density sum_k (-1)^k C(n, k) (x - a k)_+^(n-1) / (n-1)! a^n;
-    each power convolved with the Laplace density is g_n: a polynomial for y > 0, and an exponential
-    on both sides.
-    """
-
-    def __init__(self, mu: float, n: int, b: float) -> None:
-        self.n, self.b, self.a = n, mp.mpf(b), 2 * mp.mpf(mu) / n
-        self.signed = [(-1) ** k * mp.binomial(n, k) / self.a**n for k in range(n + 1)]
-
-    def _sum(self, order: int, x: mp.mpf) -> mp.mpf:
-        """Return sum_k (-1)^k C(n, k) g_order(x - a k) / a^n."""
-        total = mp.mpf(0)
-        for k, signed in enumerate(self.signed):
-            y = x - self.a * k
-            value = self.b ** (order - 1) / 2 * mp.exp(-abs(y) / self.b)
-            if y > 0:
-                value *= (-1) ** order
-                power = self.b ** (order - 1) if order % 2 else self.b ** (order - 2) * y
-                for j in range((order + 1) % 2, order, 2):  # b^(order-1-j) y^j / j!
-                    value += power
-                    power *= (y / self.b) ** 2 / ((j + 1) * (j + 2))
-            total += signed * value
-        return total
-
-    def density(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(self.n, x)
-
-    def below(self, x: mp.mpf) -> mp.mpf:
-        return self._sum(self.n + 1, x)
-
-    def above(self, x: mp.mpf) -> mp.mpf:
-        return self.below(self.n * self.a - x)  # symmetric about the mean
-
-    @property
-    def knots(self) -> list[mp.mpf]:
-        return [self.a * k for k in range(self.n + 1)]
-
-
-def integral(function: Callable, scale: mp.mpf, knots: set, start: float = -math.inf) -> mp.mpf:
-    """Integrate over x > start by Gauss-Legendre rules between the knots, and 63 scales beyond."""
-    inside = sorted(knots)
-    beyond = [scale * (2**k - 1) for k in range(1, 7)]
-    points = [*(inside[0] - x for x in beyond[::-1]), *inside, *(inside[-1] + x for x in beyond)]
-    points = [x for x in points if x >= start]
-    nodes, weights = np.polynomial.legendre.leggauss(20)
-    return mp.fsum(
-        (right - left) / 2 * w * function((left + right) / 2 + (right - left) / 2 * x)
-        for left, right in pairwise(points)
-        for x, w in zip(nodes.tolist(), weights.tolist(), strict=True)
-    )
-
-
-def relative(value: float, reference: mp.mpf) -> float:
-    return abs(float(mp.mpf(value) / reference - 1))
 
 
 # Closed forms
@@ -226,111 +163,7 @@ def test_gaussian_noise_smooths_atoms_in_a_wedge():
     assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-6)
 
 
-# High precision
-
-
-def uniform_duel(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
-    """Return the error of two means of n uniform rewards with noise Lap(b), in closed form.
-
-    As in Irwin-Hall, but the powers are convolved with the density of a difference of two Laplace
-    variates: the inverse transform of s^-m (1 - b^2 s^2)^-2, by residues.
-    """
-    m, b = 2 * n + 1, mp.mpf(b)
-    first, second = (2 * mp.mpf(mean) / n for mean in mu)
-
-    def smoothed_power(y: mp.mpf) -> mp.mpf:
-        sign = 1 if y < 0 else -1
-        pole = sign**m * b ** (m - 2) / 4 * mp.exp(sign * y / b) * (y - sign * b * (m + 1))
-        if y < 0:
-            return -pole
-        powers = (
-            (k + 1) * b ** (2 * k) * y ** (m - 1 - 2 * k) / mp.factorial(m - 1 - 2 * k)
-            for k in range((m - 1) // 2 + 1)
-        )
-        return mp.fsum(powers) + pole
-
-    corners = (
-        (-1) ** (k + j)
-        * mp.binomial(n, k)
-        * mp.binomial(n, j)
-        * smoothed_power(second * (n - j) - first * k)
-        for k, j in product(range(n + 1), repeat=2)
-    )
-    return mp.fsum(corners) / (first * second) ** n
-
-
-def wedge(mu: tuple[float, float], n: int, b: float) -> mp.mpf:
-    """Return the probability that two such means leave the cone of `WEDGE`."""
-    x_law, y_law = (UniformPlusLaplace(mean, n, b) for mean in mu)
-    low, high = SLOPES
-
-    def outside(x: mp.mpf) -> mp.mpf:
-        return x_law.density(x) * (y_law.below(low * x) + y_law.above(high * x))
-
-    knots = {0, *x_law.knots, *(y / slope for y in y_law.knots for slope in SLOPES)}
-    knots = {x for x in knots if x <= max(x_law.knots) + 63 * x_law.b}
-    return x_law.below(mp.mpf(0)) + integral(outside, x_law.b, knots, start=0)
-
-
-def maximum(mu: Sequence[float], n: int, b: float) -> mp.mpf:
-    """Return the probability that another such mean exceeds the first."""
-    first, *others = (UniformPlusLaplace(mean, n, b) for mean in mu)
-
-    def exceeded(x: mp.mpf) -> mp.mpf:
-        return first.density(x) * (1 - mp.fprod(1 - other.above(x) for other in others))
-
-    knots = {knot for law in (first, *others) for knot in law.knots}
-    return integral(exceeded, first.b, knots)
-
-
-# Means, pulls and epsilon, with an error of about the size that the name says.
-DUELS = {
-    "0.4": ((0.5, 0.45), 4, 2.0),
-    "1e-12": ((0.5, 0.1), 20, 25.0),
-    "1e-25": ((0.5, 0.05), 30, 18.0),
-}
-WEDGES = {
-    "0.06": ((0.45, 0.4), 4, 2.0),
-    "1e-12": ((0.45, 0.45), 10, 50.0),
-}
-MAXIMA = {
-    "0.7": ((0.5, 0.45, 0.4, 0.45, 0.1), 3, 1.0),
-    "1e-8": ((0.5, 0.05, 0.02), 8, 40.0),
-}
-
-
-def check(references: dict, oracle: Callable, error: Callable, rtol: float = 1e-8) -> None:
-    for name, (mu, n, epsilon) in references.items():
-        noise = dpbai.Laplace(1 / (epsilon * n))
-        with mp.workdps(DIGITS):
-            expected = oracle(mu, n, noise.scale)
-            assert 0.05 < expected / mp.mpf(name) < 20, (name, expected)
-            assert relative(error(mu, n, noise), expected) < rtol, name
-
-
-def duel_error(mu, n, noise) -> float:
-    return dpbai.exact_error(one_phase((n, n), noise), laws(*map(dpbai.Uniform, mu)))
-
-
-def wedge_error(mu, n, noise) -> float:
-    policy = one_phase((n, n), noise, WEDGE, pulled=(1, 2))
-    return dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (0.5, *mu))))
-
-
-def maximum_error(mu, n, noise) -> float:
-    return dpbai.exact_error(one_phase((n,) * len(mu), noise), laws(*map(dpbai.Uniform, mu)))
-
-
-def test_a_half_plane_agrees_with_high_precision_at_errors_of_1e_12_and_1e_25():
-    check(DUELS, uniform_duel, duel_error)
-
-
-def test_a_wedge_agrees_with_high_precision_at_an_error_of_1e_12():
-    check(WEDGES, wedge, wedge_error)
-
-
-def test_the_maximum_agrees_with_high_precision_at_an_error_of_1e_8():
-    check(MAXIMA, maximum, maximum_error)
+# High precision; see also test_reference
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.06, 0.04, 0.02])
@@ -605,20 +438,6 @@ def test_an_arm_that_wins_nowhere_has_error_one():
     assert dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (0.3, 0.5, 0.4)))) == 1.0
 
 
-def test_an_arm_whose_rewards_are_always_zero_is_no_obstacle():
-    noise = dpbai.Laplace(0.1)
-    instance = laws(dpbai.Uniform(0.25), dpbai.Uniform(0.0))
-    with mp.workdps(DIGITS):
-        law = UniformPlusLaplace(0.25, 6, 0.1)
-
-        def overtaken(x: mp.mpf) -> mp.mpf:
-            tail = mp.exp(-abs(x) / law.b) / 2
-            return law.density(x) * (tail if x > 0 else 1 - tail)
-
-        expected = integral(overtaken, law.b, set(law.knots))
-        assert relative(dpbai.exact_error(one_phase((6, 6), noise), instance), expected) < 1e-8
-
-
 def test_without_noise_od_linbai_needs_no_independent_moments():
     turn = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
     turned = dpbai.Instance(SYNTHETIC.features @ turn, SYNTHETIC.theta @ turn)
@@ -752,35 +571,13 @@ def test_noise_that_hides_all_rewards_decides_alone(policy, limit, epsilon, law)
     assert dpbai.exact_success(planned, instance) == pytest.approx(limit, rel=1e-9)
 
 
-def contrast_below_zero(widths: tuple[float, float], scale: float) -> mp.mpf:
-    """Return P(U - V + N < 0) for U, V uniform up to these widths and N of law Lap(scale).
-
-    The lead x = u - v > 0 errs with probability e^(-x/b) / 2, and the density of x is a trapezoid:
-    a sum of +-max(x - a, 0) over its four corners a, divided by the product of the widths.
-    """
-    first, second = map(mp.mpf, widths)
-    corners = {-second: 1, first - second: -1, mp.mpf(0): -1, first: 1}
-
-    def integrand(x: mp.mpf) -> mp.mpf:
-        density = mp.fsum(sign * max(x - corner, 0) for corner, sign in corners.items())
-        tail = mp.exp(-abs(x) / scale) / 2
-        return density * (tail if x > 0 else 1 - tail)
-
-    return mp.quad(integrand, sorted(corners)) / (first * second)
-
-
-@pytest.mark.parametrize("rtol", [1e-9, 1e-4])
-@pytest.mark.parametrize("means", [(0.5, 0.25), (0.5, 0.499), (0.4, 0.001)])
-def test_noise_of_any_width_beside_a_contrast_of_means_agrees_with_high_precision(means, rtol):
+@pytest.mark.parametrize("row", rows_of("contrast"), ids=lambda row: str(row["arguments"]))
+def test_noise_of_any_width_beside_a_contrast_of_means_has_bounds_and_as_many_digits_as_asked(row):
     """The share of the residue that a tail lacks was known to fewer digits, twice over."""
-    instance = laws(*map(dpbai.Uniform, means))
-    for scale in (1e300, 1e9, 1e5, 100, 9, 0.3):
-        policy = one_phase((1, 1), dpbai.Laplace(scale), [[1.0], [-1.0]], [[1.0, -1.0]])
-        with mp.workdps(DIGITS):
-            expected = contrast_below_zero((2 * means[0], 2 * means[1]), mp.mpf(scale))
-        assert relative(dpbai.exact_error(policy, instance, rtol=rtol), expected) < rtol
-        low, high = dpbai.error_bounds(policy, instance)
-        assert low <= expected <= high <= low * 1.001
+    expected = float(row["value"])
+    assert contrast(*row["arguments"], rtol=1e-4) == pytest.approx(expected, rel=1e-4)
+    low, high = dpbai.error_bounds(*contrast_of(*row["arguments"]))
+    assert low <= expected <= high <= low * 1.001
 
 
 def test_wide_noise_beside_a_contrast_is_not_told_wrong():
@@ -813,14 +610,13 @@ def test_laplace_noise_of_any_width_beside_two_bernoulli_means_agrees_with_all_o
         assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0, 1e5])
-def test_noise_of_any_width_beside_three_rewards_agrees_with_high_precision(scale):
-    mu = (0.5, 0.3)
-    with mp.workdps(DIGITS):
-        expected = maximum(mu, 3, scale)
-    policy = one_phase((3, 3), dpbai.Laplace(scale), [[1, 0], [0, 1], [0, 1]], pulled=(0, 1))
-    error = dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (*mu, 0.2))))
-    assert relative(error, expected) < 1e-8
+@pytest.mark.parametrize("row", rows_of("maximum", "uniform")[-4:], ids=lambda row: str(row))
+def test_noise_of_any_width_beside_three_rewards_is_that_of_two_where_two_arms_are_alike(row):
+    (first, second), pulls, scale = row["arguments"]
+    decoder = [[1, 0], [0, 1], [0, 1]]
+    policy = one_phase((pulls, pulls), dpbai.Laplace(scale), decoder, pulled=(0, 1))
+    error = dpbai.exact_error(policy, laws(*map(dpbai.Uniform, (first[1], second[1], 0.2))))
+    assert error == pytest.approx(float(row["value"]), rel=1e-8)
 
 
 class Doubled(dpbai.Uniform):
@@ -892,14 +688,12 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
 )
 def test_wrong_transforms_are_caught(monkeypatch, owner, name, mutant):
     monkeypatch.setattr(owner, name, mutant)
-    with pytest.raises(AssertionError):
-        check(MAXIMA, maximum, maximum_error)
+    assert any(deviation(row) > row["rtol"] for row in rows_of("maximum", "uniform"))
 
 
 def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
     monkeypatch.setattr(terms, "mean_term", lambda law, pulls: MEAN_TERM(law, pulls + 1))
-    with pytest.raises(AssertionError):
-        check(DUELS, uniform_duel, duel_error)
+    assert any(deviation(row) > row["rtol"] for row in rows_of("duel", "uniform"))
 
 
 def test_where_nothing_is_random_but_ties_are_broken_the_error_is_counted():
