@@ -3,6 +3,8 @@
 Eleven families of arms, two or three shapes each; T from the least that DP-BAI takes to 10^5;
 epsilon from 0.05 to 10; Bernoulli rewards. Cells that a few trials do not settle get more. Prints
 the worst cells, the mean difference of each family, and how often each number of phases was chosen.
+Where the last phase may pull any arm, `survivors` is the success of the policy without that
+candidate.
 """
 
 import argparse
@@ -130,6 +132,14 @@ SHAPES: dict[Callable[..., dpbai.Instance], list[tuple[int, int]]] = {
     shelf: [(30, 3), (100, 6)],
     non_negative: [(60, 2), (300, 4), (1000, 6)],
 }
+
+
+class Survivors(dpbai.DPDesign):
+    """DPDesign whose phases pull active arms only."""
+
+    _anywhere = 0.0
+
+
 Cell = tuple[Callable[..., dpbai.Instance], int, int, int, float]
 
 
@@ -143,7 +153,7 @@ def least(features: np.ndarray) -> int:
 
 
 def run(cell: Cell, seed: int = 0) -> tuple[object, ...]:
-    """Return success rates of both policies on one cell, and the number of phases."""
+    """Return success rates of the policies on one cell, and the number of phases."""
     family, arms, dimension, budget, epsilon = cell
     instance = family(arms, dimension, np.random.default_rng(seed))
     budget = max(budget, least(instance.features))
@@ -157,9 +167,17 @@ def run(cell: Cell, seed: int = 0) -> tuple[object, ...]:
         lead = a.success_rate - b.success_rate
         if lead > SETTLED or a.interval(0.999)[0] > b.interval(0.999)[1]:
             break
-    name = family.__name__
-    phases = len(ours.timetable.pulls)
-    return lead, name, arms, dimension, budget, epsilon, a.success_rate, b.success_rate, phases
+    survivors = None
+    if ours.timetable.anywhere:
+        given = {"budget": budget, "epsilon": epsilon, "misfit": 0}
+        trials, seed = MANY, seed + MANY
+        a, b, c = (
+            dpbai.simulate(policy, instance, trials=trials, seed=seed)
+            for policy in (ours, theirs, Survivors(instance.features, **given))
+        )
+        lead, survivors = a.success_rate - b.success_rate, c.success_rate
+    about = (family.__name__, arms, dimension, budget, epsilon)
+    return lead, *about, a.success_rate, b.success_rate, survivors, len(ours.timetable.pulls)
 
 
 def main() -> None:
@@ -181,14 +199,18 @@ def main() -> None:
         for row in pool.map(run, cells, [arguments.seed] * len(cells)):
             rows.append(row)
             print(*row, file=sys.stderr, flush=True)
-    rows.sort()
-    header = ("lead", "family", "K", "d", "T", "epsilon", "DP-Design", "DP-BAI", "phases")
+    rows.sort(key=lambda row: row[0])
+    header = ("lead", "family", "K", "d", "T", "epsilon")
+    header += ("DP-Design", "DP-BAI", "survivors", "phases")
     if arguments.csv:
         with Path(arguments.csv).open("w", encoding="utf-8") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(header)
-            for lead, *cell, ours, theirs, phases in rows:
-                lines.writerow([f"{lead:.4f}", *cell, f"{ours:.4f}", f"{theirs:.4f}", phases])
+            for lead, *cell, ours, theirs, survivors, phases in rows:
+                rates = [
+                    "" if rate is None else f"{rate:.4f}" for rate in (ours, theirs, survivors)
+                ]
+                lines.writerow([f"{lead:.4f}", *cell, *rates, phases])
     print(f"{len(rows)} cells; the worst:")
     table(header, rows[:12])
     print(f"\nworse by more than 0.01: {sum(row[0] < -0.01 for row in rows)} cells; ", end="")

@@ -103,7 +103,7 @@ def blas_threads() -> set[int]:
     ("where", "what"),
     [
         ("dpbai.beyond.private.Game.play", dpbai.private_design),
-        ("dpbai.beyond.dp_design.Knowledge.decoder", dpbai.DPDesign),
+        ("dpbai.beyond.dp_design.Posterior.decoder", dpbai.DPDesign),
         ("dpbai.beyond.rehearsal.Rehearsal.choice", dpbai.DPDesign),
         ("dpbai.g_optimal._exchange", dpbai.g_optimal_design),
         ("dpbai.simulate._run", dpbai.simulate),

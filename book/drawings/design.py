@@ -71,7 +71,7 @@ def success_along(table: pd.DataFrame, xlabel: str) -> Picture:
 
 
 def information(
-    pulls: ArrayLike, curves: Mapping[str, ArrayLike], fees: Sequence[float]
+    pulls: ArrayLike, curves: Mapping[str, ArrayLike], costs: Sequence[float]
 ) -> Picture:
     """Draw the information of n pulls against n, and where each curve's asymptote begins.
 
@@ -81,21 +81,21 @@ def information(
         n.
     curves : mapping of str to array_like
         By name, the information for each n; the first is that without noise.
-    fees : sequence of float
-        The fee of each further curve.
+    costs : sequence of float
+        The fixed cost of each further curve, in pulls.
     """
     pulls = np.asarray(pulls)
     with canvas() as (figure, axes):
         colors = ramp(len(curves))
         for (name, values), color in zip(curves.items(), colors, strict=True):
             axes.plot(pulls, values, label=name, color=color)
-        for fee, color in zip(fees, colors[1:], strict=True):
-            line = 4 * (pulls - fee)
+        for cost, color in zip(costs, colors[1:], strict=True):
+            line = 4 * (pulls - cost)
             axes.plot(pulls[line >= 0], line[line >= 0], ":", color=color, linewidth=1)
-            if fee < pulls.max():
-                axes.plot(fee, 0, "|", color=color, markersize=12, clip_on=False)
+            if cost < pulls.max():
+                axes.plot(cost, 0, "|", color=color, markersize=12, clip_on=False)
                 place = {"xytext": (3, 4), "textcoords": "offset points", "fontsize": 8.5}
-                axes.annotate(f"fee {fee:.0f}", (fee, 0), color=color, **place)
+                axes.annotate(f"cost {cost:.0f}", (cost, 0), color=color, **place)
         axes.set(xlabel="pulls $n$ of an arm", ylabel="information $w(n)$")
         axes.set(xlim=(0, pulls.max()), ylim=(0, None))
         name_lines(axes)

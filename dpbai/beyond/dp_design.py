@@ -12,7 +12,7 @@ and leaves
     mean_i = estimate_i + f_i a_i' x + tau f_i^(1/2) z_i,
 
 with x the error of theta and z_i independent of it, of variance 1. Later phases are then least
-squares with the vectors (f_i a_i, tau f_i^(1/2) e_i) and known information; with tau = 0 they are
+squares with the vectors (f_i a_i, tau f_i^(1/2) e_i) and prior information; with tau = 0 they are
 those with the vectors a_i.
 """
 
@@ -35,11 +35,11 @@ from dpbai.beyond.private import (
     PrivateDesign,
     by_entries,
     distinct,
-    fee,
     information,
+    noise_ratio,
     whole_pulls,
 )
-from dpbai.beyond.rehearsal import SHARES_ANYWHERE, Rehearsal, Timetable, timetables
+from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
 from dpbai.g_optimal import whitening
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
@@ -59,8 +59,8 @@ Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
 
 
 @dataclass
-class Knowledge:
-    """What is known of some arms: mean_i = vector_i' x, with information on x.
+class Posterior:
+    """Estimates of the means of some arms: mean_i = vector_i' x, with information on x.
 
     `releases` has, for each release so far, a matrix L of shape (q, coordinates) and precisions p:
     x is estimated by information^-1 sum of L @ (p * release).
@@ -69,34 +69,34 @@ class Knowledge:
     arms: tuple[int, ...]
     vectors: FloatArray
     information: FloatArray
-    fee: float
+    noise_ratio: float
     releases: list[tuple[FloatArray, FloatArray]]
 
-    def of(self, arms: Sequence[int]) -> FloatArray:
+    def vectors_of(self, arms: Sequence[int]) -> FloatArray:
         """Return the vectors of some of the arms."""
         return np.asarray(self.vectors[[self._places[arm] for arm in arms]])
 
-    def seen(self, plan: Plan) -> tuple[FloatArray, FloatArray]:
+    def observation(self, plan: Plan) -> tuple[FloatArray, FloatArray]:
         """Return the linear functions of x that a release observes, and the precision of each."""
         pulled, pulls, release = plan
-        variance = release**2 @ (1 / (4 * np.array(pulls))) + self.fee / 4
-        return release @ self.of(pulled), 1 / variance
+        variance = release**2 @ (1 / (4 * np.array(pulls))) + self.noise_ratio / 4
+        return release @ self.vectors_of(pulled), 1 / variance
 
     def observe(self, plan: Plan) -> None:
         """Add the information of a release."""
-        rows, precision = self.seen(plan)
+        rows, precision = self.observation(plan)
         self.information = self.information + _information(rows, precision)
         self.releases.append((rows.T, precision))
 
     def variance(self, plan: Plan, pair: Sequence[int]) -> float:
         """Return the variance of the contrast of two arms if a plan is executed."""
-        one, other = self.of(pair)
-        both = self.information + _information(*self.seen(plan))
+        one, other = self.vectors_of(pair)
+        both = self.information + _information(*self.observation(plan))
         return float((one - other) @ _inverse(both) @ (one - other))
 
     def decoder(self, arms: Sequence[int]) -> FloatArray:
         """Return the matrix that makes estimated means of all releases."""
-        estimated = self.of(arms) @ _inverse(self.information)
+        estimated = self.vectors_of(arms) @ _inverse(self.information)
         return np.hstack([estimated @ linear * precision for linear, precision in self.releases])
 
     @cached_property
@@ -160,10 +160,11 @@ class DPDesign:
     *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
     keep 4 or 6 and then 2; with a misfit also more, up to 32 arms after the first and four phases.
     The first of several takes 2/5, 3/5 or 4/5 of T, and the others share the rest equally. All
-    these are rehearsed (`beyond.rehearsal`), and two phases of which the last pulls any arms. A
-    further phase must add at least half a standard error. `phases` fixes the number, and leaves
-    sizes and shares to the rehearsal; more phases than are tried otherwise take half of T first,
-    and go from 12 arms (at least one for each phase) to 2 by equal factors.
+    these are rehearsed (`beyond.rehearsal`), where a further phase must add at least half a
+    standard error; and two phases of which the last pulls any arms, if they are better than all
+    others. `phases` fixes the number, and leaves sizes and shares to the
+    rehearsal; more phases than are tried otherwise take half of T first, and go from 12 arms (at
+    least one for each phase) to 2 by equal factors.
     """
 
     features: FloatArray
@@ -203,7 +204,7 @@ class DPDesign:
     @property
     def _usual_misfit(self) -> float:
         each = self.budget / len(self.features)
-        own = float(information(each, fee(self.epsilon, self.budget)))
+        own = float(information(each, noise_ratio(self.epsilon, self.budget)))
         return round(min(max(MISFIT, _CAUTION * math.sqrt(own)), _MOST_MISFIT), 2)
 
     @property
@@ -231,14 +232,14 @@ class DPDesign:
             return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
         order = by_entries(self._model)
-        vectors, pulls = self._before(order).vectors, np.zeros((2, arms), dtype=np.int64)
+        vectors, pulls = self._prior(order).vectors, np.zeros((2, arms), dtype=np.int64)
         first = np.unique(self._places[order], return_index=True)[1]
         pulls[0, first] = self._division.best(self.budget).pulls
         pulls[1] = self.budget // arms
         fewest = min(timetable.pulls[0] for timetable in candidates)
         even = self._tau > 0 and arms <= min(fewest, _MOST_ARMS)
         rehearsals = [
-            Rehearsal(vectors, each, self._division.fee, candidates, self._tau)
+            Rehearsal(vectors, each, self._division.noise_ratio, candidates, self._tau)
             for each in pulls[: 1 + even]
         ]
         choices = [(rehearsal, rehearsal.choice()) for rehearsal in rehearsals]
@@ -247,17 +248,24 @@ class DPDesign:
         return choices[best][1], best > 0
 
     @property
-    def _anywhere(self) -> bool:
-        """Whether to try to tell two survivors apart by pulls of any arms.
+    def _anywhere(self) -> float:
+        """The first share of the candidate that tells two survivors apart by pulls of any arms.
 
-        Not where no other arm says anything of them. Nor where the two would be chosen too early,
-        which made-up arms, of which one often leads by far, do not show: if noise on the sums of a
-        basis costs more pulls than a first phase has, or there are fewer than ten pulls to an arm.
+        The first phase estimates as many unknowns as the differences of features have dimensions,
+        q, and the second a difference of two arms: they have q and 2 parts of the pulls.
+
+        0, no candidate, where no other arm says anything of the two, or where they would be chosen
+        too early, which made-up arms, of which one often leads by far, do not show: where the noise
+        on the sums of a basis costs more pulls than the first phase has, or there are fewer than
+        ten pulls to an arm.
         """
-        arms, rank = self._division.vectors.shape
-        dear = rank * self._division.fee > min(SHARES_ANYWHERE) * self.budget
-        few = self.budget < _PULLS_TO_AN_ARM * len(self.features)
-        return (arms > rank or self._tau > 0) and not (dear or few)
+        vectors = self._division.vectors
+        arms, rank = vectors.shape
+        if self.budget < _PULLS_TO_AN_ARM * len(self.features) or (arms <= rank and not self._tau):
+            return 0.0
+        constant = np.linalg.lstsq(vectors, np.ones(arms))[0]
+        share = 1 - 2 / (rank + 2 - np.allclose(vectors @ constant, 1, rtol=0, atol=ROUNDING))
+        return share if rank * self._division.noise_ratio <= share * self.budget else 0.0
 
     @one_thread
     def phase(self, index: int, active: Sequence[int], past: Sequence[Phase] = ()) -> Phase:
@@ -268,16 +276,16 @@ class DPDesign:
         plans: list[Plan] = [(phase.pulled, phase.pulls, phase.release) for phase in past]
         if past:
             arms = past[1].active if index > 2 else active
-            known = self._after_first(plans[0], arms, arms)
+            posterior = self._posterior(plans[0], arms, arms)
             for plan in plans[1:]:
-                known.observe(plan)
-            plan = self._plan(index, active, known)
+                posterior.observe(plan)
+            plan = self._plan(index, active, posterior)
             if self.timetable.anywhere:
-                plan, known = self._better(plan, known, active, plans[0])
-            known.observe(plan)
+                plan, posterior = self._better(plan, posterior, active, plans[0])
+            posterior.observe(plan)
         else:
-            plan = self._plan(index, active, self._before(active))
-            known = self._after_first(plan, active, plan[0])
+            plan = self._plan(index, active, self._prior(active))
+            posterior = self._posterior(plan, active, plan[0])
         pulled, pulls, matrix = plan
         return Phase(
             index=index,
@@ -287,7 +295,7 @@ class DPDesign:
             noise=self._noise,
             keep=keep,
             release_matrix=matrix,
-            decoder_matrix=known.decoder(active),
+            decoder_matrix=posterior.decoder(active),
             remembered=sum(phase.coordinates for phase in past),
         )
 
@@ -312,7 +320,7 @@ class DPDesign:
             plans.append(Phase(index, active, tuple(arms), every, self._noise, keep, one, decoder))
         return tuple(plans)
 
-    def _plan(self, index: int, active: tuple[int, ...], known: Knowledge) -> Plan:
+    def _plan(self, index: int, active: tuple[int, ...], posterior: Posterior) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
         total = self.timetable.pulls[index - 1]
         arms = tuple(sorted(active, key=self._places.__getitem__))
@@ -320,18 +328,21 @@ class DPDesign:
             # Of copies of an arm the first is pulled for all.
             first = np.unique(self._places[list(active)], return_index=True)[1]
             arms = tuple(active[i] for i in first)
-        vectors = known.of(arms)
+        vectors = posterior.vectors_of(arms)
         if index == 1:
             design = self._first
         elif self._choice[1] and len(arms) > 2:
             design = _even(len(arms), total)
         else:
-            design = Division(vectors, [], self._division.fee, known.information).best(total)
+            ratio = self._division.noise_ratio
+            design = Division(vectors, [], ratio, posterior.information).best(total)
         if len(arms) == len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
             contrast = vectors[0] - vectors[1]
-            both = known.information + _information(*known.seen((arms, half, difference)))
+            both = posterior.information + _information(
+                *posterior.observation((arms, half, difference))
+            )
             if contrast @ _inverse(both) @ contrast < design.variance * (1 - ROUNDING):
                 return active, half, difference
         chosen = sorted((arm, n) for arm, n in zip(arms, design.pulls.tolist(), strict=True) if n)
@@ -339,56 +350,56 @@ class DPDesign:
         return pulled, pulls, np.diag(np.array(pulls, dtype=np.float64))
 
     def _better(
-        self, plan: Plan, known: Knowledge, active: tuple[int, ...], first: Plan
-    ) -> tuple[Plan, Knowledge]:
+        self, plan: Plan, posterior: Posterior, active: tuple[int, ...], first: Plan
+    ) -> tuple[Plan, Posterior]:
         """Return the plan, or one that tells two arms apart by pulls of any arms, if it is better.
 
-        With it comes what is known of all arms that it pulls.
+        With it comes the posterior of all arms that it pulls.
         """
         if self._tau:
             arms = np.argsort(self._places, kind="stable")
             pair = np.argsort(arms)[list(active)]
         else:  # of copies of an arm the first is pulled for all
             arms, pair = self._distinct[0], self._places[list(active)]
-        total, before = self.timetable.pulls[1], self._after_first(first, arms, ())
+        total, before = self.timetable.pulls[1], self._posterior(first, arms, ())
         weights = combination(
             before.vectors @ whitening(before.vectors[:0], np.empty(0), before.information),
             self._tau**2 * self._left(arms, first),
             pair,
-            1 / float(information(total, self._division.fee)),
+            1 / float(information(total, self._division.noise_ratio)),
         )
         shares = np.abs(weights)
         shares *= total / max(shares.sum(), _LEAST)
         shares[shares < 1 / 2] = 0
         if not shares.any():
-            return plan, known
+            return plan, posterior
         pulls = whole_pulls(shares, total)[0]
         chosen = np.flatnonzero(pulls)[np.argsort(arms[pulls > 0])]
         counts, pulled = pulls[chosen].tolist(), arms[chosen].tolist()
         release = weights[chosen] / np.abs(weights[chosen] / counts).max()
         candidate = tuple(pulled), tuple(counts), release[None]
         concerned = sorted({*active, *pulled})
-        other = self._after_first(first, concerned, concerned)
-        better = other.variance(candidate, active) < known.variance(plan, active) * (1 - _WORTH)
-        return (candidate, other) if better else (plan, known)
+        other = self._posterior(first, concerned, concerned)
+        better = other.variance(candidate, active) < posterior.variance(plan, active) * (1 - _WORTH)
+        return (candidate, other) if better else (plan, posterior)
 
-    def _before(self, arms: Sequence[int] | IntArray) -> Knowledge:
+    def _prior(self, arms: Sequence[int] | IntArray) -> Posterior:
         vectors = np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
-        return Knowledge(tuple(arms), vectors, self._division.known, self._division.fee, [])
+        return Posterior(tuple(arms), vectors, self._division.prior, self._division.noise_ratio, [])
 
-    def _after_first(
+    def _posterior(
         self, first: Plan, arms: Sequence[int] | IntArray, own: Sequence[int]
-    ) -> Knowledge:
+    ) -> Posterior:
         """Return what the first release tells of `arms`, if delta counts for those of `own` only.
 
         An arm that is never pulled has no release that depends on its delta.
         """
         pulled, _, matrix = first
-        rows, precision = self._before(pulled).seen(first)
+        rows, precision = self._prior(pulled).observation(first)
         pulls, factors = np.linalg.norm(matrix, axis=1), self._factors(first)
-        known = self._before(arms)
-        vectors, linear, precision = known.vectors, rows.T, precision * factors
-        information = known.information + _information(rows, precision)
+        prior = self._prior(arms)
+        vectors, linear, precision = prior.vectors, rows.T, precision * factors
+        information = prior.information + _information(rows, precision)
         if self._tau:
             left = self._left(arms, first)
             deviations = self._tau * np.sqrt(left)
@@ -397,11 +408,12 @@ class DPDesign:
             information = linalg.block_diag(information, np.eye(len(own)))
             each = self._tau * pulls / np.sqrt(factors)
             linear = np.vstack([linear, np.equal.outer(own, pulled) * each])
-        return Knowledge(tuple(arms), vectors, information, known.fee, [(linear, precision)])
+        releases = [(linear, precision)]
+        return Posterior(tuple(arms), vectors, information, prior.noise_ratio, releases)
 
     def _factors(self, first: Plan) -> FloatArray:
         """Return f_i of the arms that the first phase pulls."""
-        _, precision = self._before(first[0]).seen(first)
+        _, precision = self._prior(first[0]).observation(first)
         return np.asarray(
             1 / (1 + self._tau**2 * precision * np.linalg.norm(first[2], axis=1) ** 2)
         )
@@ -436,7 +448,7 @@ class DPDesign:
     @cached_property
     def _division(self) -> Division:
         basis, coordinates = Span(self._model[self._distinct[0]]).canonical
-        return Division(coordinates, basis, fee(self.epsilon, self.budget))
+        return Division(coordinates, basis, noise_ratio(self.epsilon, self.budget))
 
     @property
     def _noise(self) -> Noise:

@@ -4,13 +4,13 @@ This design is the book's own, not the paper's. Of an arm that is pulled n times
 rewards is released with noise Lap(1/epsilon). Its mean is then known with a variance of at most
 1/(4n) + 2/(n epsilon)^2, and carries the information
 
-    w(n) = n^2 / (n/4 + 2/epsilon^2) = 4 n^2 / (n + fee),    fee = 8 / epsilon^2.
+    w(n) = n^2 / (n/4 + 2/epsilon^2) = 4 n^2 / (n + c),    c = 8 / epsilon^2.
 
-For large n that is 4 (n - fee): whoever pulls an arm pays a fee, then the price without noise. The
-design divides N pulls so that the largest variance of a contrast of two arms is small, that is
-max (a_i - a_k)' V^-1 (a_i - a_k) with V = sum w(n_j) a_j a_j'. Without noise this is an XY-optimal
-design (Soare, Lazaric and Munos, 2014), a convex problem. With much of it, fees rule and few arms
-are pulled: a basis, as in a Max-Det collection.
+For large n that is 4 (n - c), so that c, the `noise_ratio`, acts as a fixed cost in pulls of each
+arm that is pulled. The design divides N pulls so that the largest variance of a contrast of two
+arms is small, that is max (a_i - a_k)' V^-1 (a_i - a_k) with V = sum w(n_j) a_j a_j'. Without noise
+this is an XY-optimal design (Soare, Lazaric and Munos, 2014), a convex problem. With much noise few
+arms are pulled: a basis, as in a Max-Det collection.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _STAGES = (1 / 16, 1 / 4, 1.0)
 _STEPS, _STEPS_OF_STAGE = 20, 8
 _PATIENCE, _GREAT_PATIENCE = 3, 10  # steps that gain next to nothing
 _DIVISIONS = 1025  # of pulls between two arms that are compared
-_GAP = 0.02  # at which the problem without a fee is settled
-_LARGEST_FEE = 1e12  # in units of all pulls: beyond, fees are all that counts
+_GAP = 0.02  # between value and bound, at which the problem without noise is solved
+_LARGEST_RATIO = 1e12  # over all pulls: beyond, designs are the same
 _SMALL = 1e-3
 _LEAST = 1e-100
-_FEW, _FEW_MORE = 8, 5  # arms of which all supports are tried, at first and when some is known
+_FEW, _FEW_MORE = 8, 5  # arms of which all supports are tried, without prior and with
 _CANDIDATES, _EXCHANGES, _HASTY_EXCHANGES = 8, 12, 3
 _ENTRIES = 2**14  # contrasts in all games that are played at once
 _NEAR = (1.5, 1.2, 1.1)  # times the best: candidates that are this near are played on
@@ -60,7 +60,7 @@ class PrivateDesign:
         256 that lie farthest out are compared.
     bound : float
         No division of the pulls, in fractions or not, makes every variance smaller than this. It is
-        sharp without noise; the more of it, the looser, for it supposes that a single fee is due.
+        sharp without noise; the more noise, the looser, since only one arm has a fixed cost in it.
     """
 
     pulls: IntArray
@@ -68,9 +68,12 @@ class PrivateDesign:
     bound: float
 
 
-def fee(epsilon: float, pulls: int) -> float:
-    """Return 8 / epsilon^2, what noise costs an arm in pulls; at most 10^12 times all `pulls`."""
-    return float(min(np.sqrt(8) / epsilon, np.sqrt(_LARGEST_FEE * pulls)) ** 2)
+def noise_ratio(epsilon: float, pulls: int) -> float:
+    """Return 8 / epsilon^2, the variance of a noise over the largest variance of a reward.
+
+    It is at most 10^12 times all `pulls`.
+    """
+    return float(min(np.sqrt(8) / epsilon, np.sqrt(_LARGEST_RATIO * pulls)) ** 2)
 
 
 def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> PrivateDesign:
@@ -97,12 +100,12 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
 
     Two players take turns. The weight of a contrast grows in proportion to its variance; the pulls
     of an arm grow with what one more pull takes off the weighted variance, to the power 0.4.
-    Without a fee that settles at the optimum, and the weights prove how near it is: the inverse of
-    the weighted variance is a concave function of the pulls. With a fee, w(n) lies below its chord
-    from 0 to N, and the chord's problem is one without a fee.
+    Without noise that converges to the optimum, and the weights bound the distance: the inverse of
+    the weighted variance is a concave function of the pulls. With noise, w(n) lies below its chord
+    from 0 to N, and the problem of the chord is one without noise.
 
-    With a fee there are many local optima. Of at most 8 arms all supports are played. Of more, the
-    search begins at the chord's solution, with the fee raised in stages, and at a swap-optimal
+    With noise there are many local optima. Of at most 8 arms all supports are tried. Of more, the
+    search begins at the chord's solution, with the noise raised in stages, and at a swap-optimal
     basis. It drops arms while that makes the largest variance smaller, then drops, exchanges or
     adds one at a time. What it finds is rounded by largest remainders, and single pulls are moved.
 
@@ -114,8 +117,8 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     first, _ = distinct(array)
     basis, coordinates = Span(array[first]).canonical
     pulls = _check.whole(pulls, "pulls", least=max(1, len(basis)))
-    due = fee(_check.epsilon(epsilon), pulls)
-    design = Division(coordinates, basis, due).best(pulls)
+    ratio = noise_ratio(_check.epsilon(epsilon), pulls)
+    design = Division(coordinates, basis, ratio).best(pulls)
     whole = np.zeros(len(array), dtype=np.int64)
     whole[first] = design.pulls
     return replace(design, pulls=whole)
@@ -127,11 +130,7 @@ def by_entries(vectors: FloatArray) -> IntArray:
     Of designs that are equally good one has to be taken. Computed in this order, it is the same
     one, to the last digit, in whichever order the arms are listed.
     """
-    if not vectors.size:
-        return np.arange(len(vectors))
-    order = np.argsort(vectors[:, 0], kind="stable")
-    rise = np.diff(vectors[order, 0]) > 0
-    return order if rise.all() else np.lexsort(vectors.T[::-1])
+    return np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
 
 
 def distinct(vectors: FloatArray) -> tuple[IntArray, IntArray]:
@@ -147,10 +146,10 @@ def distinct(vectors: FloatArray) -> tuple[IntArray, IntArray]:
     return order[new], places
 
 
-def information(pulls: ArrayLike, fee: float) -> FloatArray:
+def information(pulls: ArrayLike, noise_ratio: float) -> FloatArray:
     """Return w(n), the information that the released sum of n pulls of an arm carries."""
     n = np.asarray(pulls, dtype=np.float64)
-    return 4 * n**2 / np.maximum(n + fee, _LEAST)
+    return 4 * n**2 / np.maximum(n + noise_ratio, _LEAST)
 
 
 class Position(NamedTuple):
@@ -176,28 +175,28 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """Pulls of arms `pulled` against contrasts of arms `facing`, with a `share` of the fee due.
+    """Pulls of arms `pulled` against contrasts of arms `facing`, with a `share` of the noise.
 
-    `known` is the information on theta before any pull, and `total` the pulls to divide.
+    `prior` is the information on theta before any pull, and `total` the pulls to divide.
     """
 
     pulled: FloatArray
     facing: FloatArray
-    known: FloatArray
+    prior: FloatArray
     total: int
-    fee: float
+    noise_ratio: float
     patience: int
     share: float = 1.0
 
     @property
     def scale(self) -> float:
         """What makes the information of all pulls on one arm the same at all stages."""
-        return 4 * (self.total + self.share * self.fee) / (self.total + self.fee)
+        return 4 * (self.total + self.share * self.noise_ratio) / (self.total + self.noise_ratio)
 
     def moments(self, pulls: FloatArray | IntArray) -> FloatArray:
         """Return V for each of B divisions, shape (B, r, r)."""
-        each = information(pulls, self.share * self.fee) * (self.scale / 4)
-        moments = self.known + (self.pulled.T * each[:, None, :]) @ self.pulled
+        each = information(pulls, self.share * self.noise_ratio) * (self.scale / 4)
+        moments = self.prior + (self.pulled.T * each[:, None, :]) @ self.pulled
         # Where pulls do not tell all contrasts, variances are to be very large, not infinite.
         ridge = _RIDGE * moments.diagonal(axis1=1, axis2=2).max(axis=1)
         return np.asarray(moments + ridge[:, None, None] * np.eye(moments.shape[1]))
@@ -215,12 +214,12 @@ class Game:
         """Let the two players move until neither gains much; return their best positions."""
         pulls, weights, values = start
         best, stale = start._replace(values=np.full_like(values, np.inf)), np.zeros(len(values))
-        due = self.share * self.fee
+        ratio = self.share * self.noise_ratio
         for _ in range(steps):
             variances, whiten, white = self.contrasts(pulls)
             values = variances.max(axis=(1, 2))
             stale = np.where(values < best.values * (1 - _SMALL), 0, stale + 1)
-            # Without a fee the last position is as good as any, and the play goes on from there.
+            # Without noise the last position is as good as any, and the play goes on from there.
             better = (values < best.values * (1 - TIE)) | (self.share == 0)
             moved = zip((pulls, weights, values), best, strict=True)
             best = Position(
@@ -230,7 +229,7 @@ class Game:
                 break
             weights = weights * (variances / np.maximum(values, _LEAST)[:, None, None])
             weights *= 2 / np.maximum(weights.sum(axis=(1, 2)), _LEAST)[:, None, None]
-            slope = pulls * (pulls + 2 * due) / np.maximum(pulls + due, _LEAST) ** 2
+            slope = pulls * (pulls + 2 * ratio) / np.maximum(pulls + ratio, _LEAST) ** 2
             grown = pulls * (_gains(weights, white, self.pulled @ whiten) * slope) ** 0.4
             sums = grown.sum(axis=1, keepdims=True)
             # Of arms alike only rounding errors are left to play for.
@@ -347,7 +346,9 @@ class Game:
         weighted = _weighted_contrasts(weights, self.facing)[0]
         half = self.pulled @ inverse
         shared, gained = half @ self.pulled.T, half @ weighted @ half.T
-        price = 1 / np.maximum(information(pulls[some], self.fee) * (self.scale / 4), _LEAST)
+        price = 1 / np.maximum(
+            information(pulls[some], self.noise_ratio) * (self.scale / 4), _LEAST
+        )
         into = price[:, None] + shared.diagonal()[others]
         out = (shared.diagonal()[some] - price)[:, None]
         both = np.ix_(some, others)
@@ -369,12 +370,16 @@ class Division:
     """
 
     def __init__(
-        self, vectors: FloatArray, basis: ArrayLike, fee: float, known: FloatArray | None = None
+        self,
+        vectors: FloatArray,
+        basis: ArrayLike,
+        noise_ratio: float,
+        prior: FloatArray | None = None,
     ) -> None:
-        self.vectors, self.fee = vectors, fee
+        self.vectors, self.noise_ratio = vectors, noise_ratio
         self.basis = np.asarray(basis, dtype=np.int64)
-        self.fresh = known is None
-        self.known = np.zeros((vectors.shape[1],) * 2) if known is None else known
+        self.fresh = prior is None
+        self.prior = np.zeros((vectors.shape[1],) * 2) if prior is None else prior
         self.hurried = not self.fresh or len(vectors) > _AT_ONCE
 
     @one_thread
@@ -398,7 +403,7 @@ class Division:
                 found = self._exchanged(game, found, np.isin(arms, self.basis))
         whole = np.zeros(len(self.vectors), dtype=np.int64)
         whole[arms] = game.rounded(found)
-        bound /= float(information(pulls, self.fee))
+        bound /= float(information(pulls, self.noise_ratio))
         return PrivateDesign(whole, self._largest(rivals, whole), bound)
 
     def _exchanged(self, game: Game, found: Position, basis: NDArray[np.bool_]) -> Position:
@@ -414,7 +419,7 @@ class Division:
     def _game(self, arms: IntArray, rivals: IntArray, pulls: int, share: float = 1.0) -> Game:
         patience = _PATIENCE if self.hurried else _GREAT_PATIENCE
         pulled, facing = self.vectors[arms], self.vectors[rivals]
-        return Game(pulled, facing, self.known, pulls, self.fee, patience, share)
+        return Game(pulled, facing, self.prior, pulls, self.noise_ratio, patience, share)
 
     def _of_two(self, pulls: int) -> PrivateDesign:
         """Compare all divisions between two arms, or a thousand of them.
@@ -422,10 +427,13 @@ class Division:
         Estimates with covariance C = (p, q; q, r) so far will have (C^-1 + diag(w))^-1.
         """
         first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
-        one, other = information(first, self.fee), information(pulls - first, self.fee)
+        one, other = (
+            information(first, self.noise_ratio),
+            information(pulls - first, self.noise_ratio),
+        )
         # p + r - 2 q and p r - q^2 come from the contrast: as differences they would have no digits
         # left where arms are nearly alike.
-        whiten = whitening(self.vectors, np.zeros(2), self.known)
+        whiten = whitening(self.vectors, np.zeros(2), self.prior)
         arm, contrast = self.vectors[0] @ whiten, (self.vectors[1] - self.vectors[0]) @ whiten
         p, shared, gap = arm @ arm, arm @ contrast, contrast @ contrast
         r, determinant = p + 2 * shared + gap, max(p * gap - shared**2, 0.0)
@@ -447,9 +455,9 @@ class Division:
     def _chord(self) -> tuple[IntArray, IntArray, Position, float]:
         """Solve the problem of w's chord; of many arms, let in those that are missing by rounds.
 
-        If nothing is known, it does not depend on the number of pulls. Returns the arms to pull,
-        the arms whose contrasts count, the position, with shares of the pulls for pulls, and the
-        bound times w(N).
+        Without prior information it does not depend on the number of pulls. Returns the arms to
+        pull, the arms whose contrasts count, the position, with shares of the pulls for pulls, and
+        the bound times w(N).
         """
         arms, rivals, position, bound = self._start if len(self.vectors) <= _AT_ONCE else self._few
         for _ in range(_ROUNDS if self.hurried else _MORE_ROUNDS):
@@ -474,7 +482,7 @@ class Division:
             even = _even(len(rivals))
             even[:, : len(weights[0]), : len(weights[0])] += weights[0]
             position = Position.begin(shares[None] / shares.sum(), even / 2)
-        return arms, rivals, position, bound * float(information(1, self.fee))
+        return arms, rivals, position, bound * float(information(1, self.noise_ratio))
 
     @property
     def _few(self) -> tuple[IntArray, IntArray, Position, float]:
@@ -486,8 +494,8 @@ class Division:
 
     def _largest(self, rivals: IntArray, pulls: IntArray) -> float:
         """Return `PrivateDesign.variance`, the largest of a contrast."""
-        each = information(pulls[pulls > 0], self.fee)
-        white = self.vectors @ whitening(self.vectors[pulls > 0], each, self.known)
+        each = information(pulls[pulls > 0], self.noise_ratio)
+        white = self.vectors @ whitening(self.vectors[pulls > 0], each, self.prior)
         if len(rivals) < len(white):
             far = ((white - white[rivals].mean(axis=0)) ** 2).sum(axis=1)
             rivals = np.argsort(-far)[: 4 * _AT_ONCE]

@@ -35,7 +35,6 @@ _TRIED_WITH_MISFIT = {
     4: ((8, 16, 32), (2 / 5,)),
 }
 _OTHERS = ((12,), (1 / 2,))
-SHARES_ANYWHERE = (3 / 5, 7 / 10, 4 / 5)
 _SPREAD = 0.1  # standard deviation of linear means over the arms, if there is a misfit
 _LEVEL = 0.75  # of success in one phase, at which timetables are compared
 _WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
@@ -62,12 +61,12 @@ def timetables(
     phases: int | None,
     *,
     misfit: bool = False,
-    anywhere: bool = False,
+    anywhere: float = 0.0,
 ) -> Iterator[Timetable]:
     """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
 
-    The first phase needs at least `least` pulls; the others need one each. With `anywhere`, those
-    that may pull any arm come last.
+    The first phase needs at least `least` pulls; the others need one each. `anywhere` is the share
+    of the first phase in the candidate that may pull any arm, which comes last; 0 if there is none.
     """
     candidates = _TRIED_WITH_MISFIT if misfit else _TRIED
     for number in (1, *candidates) if phases is None else (phases,):
@@ -82,8 +81,7 @@ def timetables(
                 for share in shares:
                     yield Timetable((arms, *sizes), _pulls(number, share, budget, least))
     if anywhere and phases in (None, 2) and arms > 2 and budget > least:
-        for share in SHARES_ANYWHERE:
-            yield Timetable((arms, 2, 1), _pulls(2, share, budget, least), anywhere=True)
+        yield Timetable((arms, 2, 1), _pulls(2, anywhere, budget, least), anywhere=True)
 
 
 def _pulls(phases: int, first_share: float, budget: int, least: int) -> tuple[int, ...]:
@@ -103,25 +101,25 @@ class Rehearsal:
     With a misfit, made-up means are linear ones, with a standard deviation of 0.1 over the arms,
     plus independent normal delta_i; the estimates are those of `DPDesign`.
 
-    Parameters are the vectors, shape (K, r), a design of one phase, shape (K,), the fee
-    8 / epsilon^2, the candidates, those with fewer phases first, and the misfit.
+    Parameters are the vectors, shape (K, r), a design of one phase, shape (K,), the ratio
+    8 / epsilon^2 of `noise_ratio`, the candidates, those with fewer phases first, and the misfit.
     """
 
     def __init__(
         self,
         vectors: FloatArray,
         pulls: IntArray,
-        fee: float,
+        noise_ratio: float,
         candidates: Sequence[Timetable],
         misfit: float = 0.0,
     ) -> None:
         rng = np.random.default_rng(0)
         self.candidates = candidates
         self.largest = max(timetable.sizes[1] for timetable in candidates)
-        self.fee, self.budget = fee, int(pulls.sum())
+        self.noise_ratio, self.budget = noise_ratio, int(pulls.sum())
         self.places = np.flatnonzero(pulls)
         self.pulls = pulls[pulls > 0].astype(np.float64)
-        white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, fee))
+        white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, noise_ratio))
         # Axes of some of the arms, so that the made-up numbers depend on no basis.
         white = white @ axes_of(white, white.shape[1]).T
         self.pulled = white[pulls > 0]
@@ -162,23 +160,19 @@ class Rehearsal:
     def choice(self) -> Timetable:
         """Return the candidate that does best; fewer phases, if more add next to nothing.
 
-        One that pulls any arms must be as much better as one with two phases more.
-
-        The two best of each number of phases, in a few runs, are compared in all.
+        The two best of each number of phases, in a few runs, are compared in all. The candidate
+        that may pull any arm is compared last, and has to be better than the best of the others.
         """
         few = sorted(self.candidates, key=lambda each: -self.success(each, _FEW_RUNS))
-        numbers = sorted({len(each.pulls) for each in few})
-        near = [each for each in few if not each.anywhere]
-        finalists = [
-            each for number in numbers for each in [t for t in near if len(t.pulls) == number][:2]
-        ]
-        finalists += [each for each in few if each.anywhere][:2]
-        best, success = finalists[0], -1.0
-        for candidate in finalists:
-            found = self.success(candidate)
-            more = 2 if candidate.anywhere else len(candidate.pulls) - len(best.pulls)
-            if found > success + more * _WORTH / self.runs**0.5:
-                best, success = candidate, found
+        kinds = sorted({(each.anywhere, len(each.pulls)) for each in few})
+        best, success = self.candidates[0], -1.0
+        for anywhere, phases in kinds:
+            same = [t for t in few if (t.anywhere, len(t.pulls)) == (anywhere, phases)]
+            for candidate in same[:2]:
+                found = self.success(candidate)
+                more = 0 if anywhere else phases - len(best.pulls)
+                if found > success + more * _WORTH / self.runs**0.5:
+                    best, success = candidate, found
         return best
 
     def success(self, timetable: Timetable, runs: int | None = None) -> float:
@@ -200,7 +194,7 @@ class Rehearsal:
         for pulls, keep, normal in zip(others, timetable.sizes[2:], self.later, strict=False):
             size = len(active)
             each, observed = pulls / size, size if size > 2 else 1
-            variance = size / observed / (4 * each) + self.fee / (4 * each**2)
+            variance = size / observed / (4 * each) + self.noise_ratio / (4 * each**2)
             if observed == 1:  # of two arms their difference
                 covariance = covariance - covariance[1]
                 covariance = covariance - covariance[:, 1:]
@@ -229,7 +223,7 @@ class Rehearsal:
         order, begins = sorted_rows(pairs)
         which = np.empty(len(pairs), dtype=np.int64)
         which[order] = np.cumsum(begins) - 1
-        variance = 1 / float(information(later, self.fee))
+        variance = 1 / float(information(later, self.noise_ratio))
         weights = combinations(factor, own, pairs[order[begins]], variance, _STEPS)[which]
         noise = np.abs(weights).sum(axis=1) * np.sqrt(variance) * self.later[0, 0, : len(pairs)]
         lead = (weights * (means - estimates)).sum(axis=1) + noise
@@ -242,18 +236,18 @@ class Rehearsal:
 
         It is L L' + diag(t); returned are L and t.
         """
-        share = information(self.pulls * (first / self.budget), self.fee)
+        share = information(self.pulls * (first / self.budget), self.noise_ratio)
         if not self.misfit:
             arms = self.arms @ whitening(self.pulled, share)
             return self.means + self.noise @ arms.T, arms, np.zeros(len(arms))
         factors = 1 / (1 + self.misfit**2 * share)
         whiten = whitening(self.pulled, share * factors)
-        seen = self.observed + self.errors / np.sqrt(share)
-        linear = (seen * (share * factors)) @ (self.pulled @ whiten)
+        observed = self.observed + self.errors / np.sqrt(share)
+        linear = (observed * (share * factors)) @ (self.pulled @ whiten)
         same = np.equal.outer(self.considered, self.places)
         left = 1 + same @ (factors - 1)
         arms = (self.arms @ whiten) * left[:, None]
-        estimates = linear @ arms.T + (seen * (1 - factors)) @ same.T
+        estimates = linear @ arms.T + (observed * (1 - factors)) @ same.T
         return estimates, arms, self.misfit**2 * left
 
     def _share_right(self, found: IntArray) -> float:

@@ -97,6 +97,25 @@ def test_a_released_sum_has_a_weight_of_at_most_2r_over_m_in_any_contrast(shape)
         assert (contrasts**2 @ np.array(phase.pulls)).max() <= 4 * rank / pulls * (1 + 1e-7)
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 5.0])
+@pytest.mark.parametrize("shape", [(40, 4), (12, 6), (7, 7)])
+def test_weighted_least_squares_has_the_weights_of_ordinary_with_fewer_pulls(shape, epsilon):
+    """Corollary: the same bounds with N / (1 + rho) pulls, rho = 8 m r / (epsilon^2 N)."""
+    features, total = np.random.default_rng(2).normal(size=shape), 400
+    pulls = np.ceil(dpbai.g_optimal_design(features).weights * total)
+    features, rank, pulled = features[pulls > 0], shape[1], pulls[pulls > 0]
+    weights = 1 / (pulled / 4 + 2 / epsilon**2)
+    rows = features * pulled[:, None]
+    moments = (rows.T * weights) @ rows
+    everyone = np.random.default_rng(2).normal(size=shape)
+    contrasts = (everyone[:, None] - everyone).reshape(-1, rank)
+    found = contrasts @ np.linalg.solve(moments, rows.T * weights)
+    np.testing.assert_allclose(found @ rows, contrasts, atol=1e-9)  # without bias
+    fewer = total / (1 + 8 * len(pulled) * rank / (epsilon**2 * total))
+    assert np.abs(found).max() <= 2 * rank / fewer * (1 + 1e-7)
+    assert (found**2 @ pulled).max() <= 4 * rank / fewer * (1 + 1e-7)
+
+
 def test_the_bound_lies_above_the_exact_error_in_one_phase():
     instance = _instance(6, 2)
     for budget in (100, 3000):

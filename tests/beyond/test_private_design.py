@@ -240,22 +240,22 @@ def test_arms_alike_get_alike():
     np.testing.assert_array_equal(private_design(np.eye(3), pulls=7, epsilon=1.0).pulls, 2)
 
 
-@pytest.mark.parametrize("fee", [0.0, 30.0])
+@pytest.mark.parametrize("ratio", [0.0, 30.0])
 @pytest.mark.parametrize("away", [1.0, 1e-3, 1e-7])
-def test_two_arms_known_a_little_are_divided_best_however_alike_they_are(away, fee):
+def test_two_arms_known_a_little_are_divided_best_however_alike_they_are(away, ratio):
     """All divisions are compared in exact arithmetic, with V^-1 of two coordinates written out."""
-    pulls, known = 40, np.array([[3.0, 1.0], [1.0, 2.0]])
+    pulls, prior = 40, np.array([[3.0, 1.0], [1.0, 2.0]])
     arms = np.array([[0.6, 0.7], [0.6 + away, 0.7 - away / 3]])
 
     def variance(first):
-        (a, b), (_, c) = [[Fraction(entry) for entry in row] for row in known.tolist()]
+        (a, b), (_, c) = [[Fraction(entry) for entry in row] for row in prior.tolist()]
         for (x, y), n in zip(arms.tolist(), (first, pulls - first), strict=True):
-            x, y, w = Fraction(x), Fraction(y), n and Fraction(4 * n * n) / Fraction(n + fee)
+            x, y, w = Fraction(x), Fraction(y), n and Fraction(4 * n * n) / Fraction(n + ratio)
             a, b, c = a + w * x * x, b + w * x * y, c + w * y * y
         x, y = (Fraction(one) - Fraction(two) for one, two in arms.T.tolist())
         return float((c * x * x - 2 * b * x * y + a * y * y) / (a * c - b * b))
 
-    found = Division(arms, [], fee, known).best(pulls)
+    found = Division(arms, [], ratio, prior).best(pulls)
     assert found.pulls.sum() == pulls
     least = min(map(variance, range(pulls + 1)))
     assert variance(int(found.pulls[0])) == pytest.approx(least, rel=1e-7, abs=0)
@@ -275,19 +275,19 @@ def test_wrong_arguments_are_told():
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 60), st.sampled_from([0.0, 1.0, 300.0])
 )
 @settings(max_examples=100, deadline=None)
-def test_of_two_arms_no_division_is_better_than_the_one_found(seed, dimension, pulls, fee):
+def test_of_two_arms_no_division_is_better_than_the_one_found(seed, dimension, pulls, ratio):
     """Something is known of theta already; all divisions are tried, by the definition."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(2, dimension))
-    known = np.cov(rng.normal(size=(dimension, 3 * dimension + 2))).reshape(dimension, dimension)
+    prior = np.cov(rng.normal(size=(dimension, 3 * dimension + 2))).reshape(dimension, dimension)
     first, second = vectors
 
     def variance(one, other):
-        own = [w and 4 * w**2 / (w + fee) for w in (one, other)]
-        total = known + own[0] * np.outer(first, first) + own[1] * np.outer(second, second)
+        own = [w and 4 * w**2 / (w + ratio) for w in (one, other)]
+        total = prior + own[0] * np.outer(first, first) + own[1] * np.outer(second, second)
         return (first - second) @ np.linalg.solve(total, first - second)
 
-    found = Division(vectors, [], fee, known).best(pulls)
+    found = Division(vectors, [], ratio, prior).best(pulls)
     assert found.pulls.sum() == pulls
     least = min(variance(one, pulls - one) for one in range(pulls + 1))
     assert variance(*found.pulls.tolist()) == pytest.approx(least, rel=1e-6)

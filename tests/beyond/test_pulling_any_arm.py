@@ -166,6 +166,17 @@ def test_the_rehearsal_chooses_it_where_it_wins_and_foresees_by_how_much():
     assert rates[0] > rates[1] + 0.02
 
 
+def test_the_first_phase_has_a_part_for_each_dimension_of_the_differences():
+    """Against the second with two; a constant feature, in any coordinates, adds no dimension."""
+    mixed = SPHERE @ np.random.default_rng(2).normal(size=(4, 4))
+    for features, dimension in ((SPHERE, 3), (mixed, 3), (SPHERE[:, 1:], 3), (SPHERE[:, 1:3], 2)):
+        differences = features - features.mean(axis=0)
+        assert np.linalg.matrix_rank(differences) == dimension
+        policy = DPDesign(features, budget=1500, epsilon=1.0, misfit=0)
+        assert policy._anywhere == pytest.approx(dimension / (dimension + 2))
+    assert DPDesign(SPHERE, budget=1500, epsilon=1.0, misfit=0).timetable.pulls == (900, 600)
+
+
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
 def test_a_session_asks_for_arms_that_are_out_and_keeps_its_promise(tmp_path):
     policy = DPDesign(SPHERE, budget=1500, epsilon=1.0, misfit=0)
