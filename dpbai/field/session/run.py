@@ -125,8 +125,9 @@ class Run:
     def with_rewards(self, given: Sequence[tuple[Any, Sum]], batch: Label | None) -> Self:
         """Return the run with more rewards."""
         totals, name = dict(self.totals), "" if batch is None else checked_name(batch, "batch")
-        if name and (before := self.batches.get(name)):
-            raise SessionError(f"batch {name!r} was recorded already, in phase {before.phase}")
+        if name and (name in self.received or name in self.released_batches):
+            phase = self.batches[name].phase
+            raise SessionError(f"batch {name!r} was recorded already, in phase {phase}")
         pulls = dict(zip(totals, self.plan.pulls, strict=True))
         part = dict(self.received.get(name, {}))
         for label, more in given:
@@ -137,7 +138,9 @@ class Run:
                 raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {more[1]}")
             totals[arm] = _sum(totals[arm], more)
             part[arm] = _sum(part.get(arm, _NOTHING), more)
-        return replace(self, received={**self.received, name: part})
+        run = replace(self, received={**self.received, name: part})
+        vars(run)["totals"] = totals  # which takes longer to add up over many batches
+        return run
 
     def without(self, batch: Label) -> Self:
         """Return the run without the rewards of a batch of the current phase."""
