@@ -1,16 +1,13 @@
 """Policies on arms whose means are real, or off from linear ones: success and loss with intervals.
 
-`book/data/reactions.csv` counts how often 316 people said that they would react in each of 24 ways
-(`book/real_arms.ipynb` has its source). The full table is taken as the truth. Made tables have
-linear means between 0.2 and 0.8, plus deviations of standard deviation tau, new ones in each table;
-the policies are told of no tau. Compared are DPDesign as it is, with misfit=0 and infinity, and
-DP-BAI.
+Real arms are those of `book/data/reactions.csv` and `lectures.csv` (`book/data/README.md` has the
+sources); the full table is taken as the truth. Made tables have linear means between 0.2 and 0.8,
+plus deviations of standard deviation tau, new ones in each table; no policy knows tau. Compared are
+DPDesign as it is, with other misfits, without one, with an infinite one, and DP-BAI.
 
-Prints a row for each policy and cell, as comma-separated values: those that the chapter on real
-arms shows (`book/data/misfit.csv`) came from it without arguments, and from each family with
-0 0.02 0.05 0.1. `half` belongs to the 95 % interval of the success rate. `lead` is the mean loss of
-DPDesign less that of the best of the others on the same tables (of misfit=0, where tau is 0), and
-`lead_half` belongs to its interval.
+Prints a row for each policy and cell, as comma-separated values. `half` belongs to the 95 %
+interval of the success rate. `book/data/misfit.csv` holds those of the reactions and of the made
+tables, of these not those of misfit 0.06.
 """
 
 import argparse
@@ -27,11 +24,16 @@ from design_grid import correlated, one_hot, scaled, sphere
 
 import dpbai
 
-COUNTS = Path(__file__).parents[1] / "book" / "data" / "reactions.csv"
+DATA = Path(__file__).parents[1] / "book" / "data"
+# The features, by whether they are numbers, and the answers from the worst to the best.
+REAL = {
+    "reactions": ({"behaviour": False, "scene": False, "mode": False}, "no perhaps yes"),
+    "lectures": ({"department": False, "service": False, "age": True}, "1 2 3 4 5"),
+}
 CELLS = ((500, 1), (2000, 0.1), (2000, 1), (10_000, 0.1), (10_000, 1))
 POLICIES = {
     "DP-Design": dpbai.DPDesign,
-    "misfit 0": partial(dpbai.DPDesign, misfit=0),
+    **{f"misfit {tau}": partial(dpbai.DPDesign, misfit=tau) for tau in (0, 0.04, 0.06)},
     "one-hot": partial(dpbai.DPDesign, misfit=inf),
     "DP-BAI": dpbai.DPBAI,
 }
@@ -48,24 +50,24 @@ FAMILIES: dict[str, tuple[Callable[..., dpbai.Instance], int, int]] = {
     "one-hot": (one_hot, 24, 10),
     "correlated": (correlated, 60, 6),
 }
-HEADER = (
-    *("source", "tau", "budget", "epsilon", "policy"),
-    *("success_rate", "half", "loss", "lead", "lead_half"),
-)
+HEADER = ("source", "tau", "budget", "epsilon", "policy", "success_rate", "half", "loss")
 
 
-def reactions() -> dpbai.Instance:
-    """Return the arms of the table, with indicators of behaviour, scene and mode."""
-    with COUNTS.open() as lines:
+def real(name: str) -> dpbai.Instance:
+    """Return the arms of a table, with indicators of the words of each feature."""
+    numbers, answers = REAL[name]
+    with (DATA / f"{name}.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     columns = [[1.0] * len(rows)]
-    for name in ("behaviour", "scene", "mode"):
-        words = sorted({row[name] for row in rows})
-        columns += [[float(row[name] == word) for row in rows] for word in words[1:]]
-    laws = [
-        dpbai.Empirical([0, 0.5, 1], [float(row[word]) for word in ("no", "perhaps", "yes")])
-        for row in rows
-    ]
+    for feature, number in numbers.items():
+        values = [row[feature] for row in rows]
+        if number:
+            columns.append([float(value) for value in values])
+        else:
+            columns += [[float(v == word) for v in values] for word in sorted(set(values))[1:]]
+    words = answers.split()
+    rewards = np.linspace(0, 1, len(words))
+    laws = [dpbai.Empirical(rewards, [float(row[word]) for word in words]) for row in rows]
     return dpbai.Instance(np.array(columns).T, rewards=laws)
 
 
@@ -106,51 +108,42 @@ def made(family: str, tau: float, groups: int, tables: int, seed: int) -> Source
     return Source(source)
 
 
-def half_width(values: np.ndarray, trials: int) -> float:
-    """Return half of a 95 % interval: over tables or, for success on one, over trials."""
-    if len(values) > 1:
-        return float(1.96 * values.std(ddof=1) / len(values) ** 0.5)
-    return float(1.96 * (values[0] * (1 - values[0]) / trials) ** 0.5)
-
-
 def compared(name: str, tau: float, source: Source, cell: tuple[int, float], trials: int) -> None:
-    """Print a row for each policy, the first with its lead over the best of the others."""
-    rows, losses = [], []
+    """Print a row for each policy."""
     for policy, make in POLICIES.items():
         success, loss = source.losses(make, *cell, trials)
-        rows.append([policy, success.mean(), half_width(success, trials), loss.mean()])
-        losses.append(loss)
-    if len(losses[0]) > 1:
-        ours, *others = losses
-        lead = ours - (min(others, key=np.mean) if tau else others[0])
-        rows[0] += [lead.mean(), half_width(lead, trials)]
-    for policy, *numbers in rows:
-        row = [name, tau, *cell, policy, *(f"{number:.4f}" for number in numbers)]
-        csv.writer(sys.stdout).writerow(row + [""] * (len(HEADER) - len(row)))
+        rate = success.mean()
+        if len(success) > 1:
+            error = success.std(ddof=1) / len(success) ** 0.5
+        else:  # over the trials on one table
+            error = (rate * (1 - rate) / trials) ** 0.5
+        row = [name, tau, *cell, policy]
+        row += [f"{number:.4f}" for number in (rate, 1.96 * error, loss.mean())]
+        csv.writer(sys.stdout, lineterminator="\n").writerow(row)
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Print the rows of the reactions, or of made tables."""
+    """Print the rows of real arms, or of made tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("family", nargs="?", choices=FAMILIES)
-    parser.add_argument("tau", nargs="*", type=float)
-    parser.add_argument(
-        "--trials", type=int, help="a table: 1000 on the reactions, 50 on made ones"
-    )
+    parser.add_argument("source", choices=[*REAL, *FAMILIES])
+    parser.add_argument("tau", nargs="*", type=float, default=[0, 0.02, 0.05, 0.1])
+    parser.add_argument("--trials", type=int, help="a table: 1000 of real arms, 50 of made ones")
     parser.add_argument("--groups", type=int, default=1, help="draws of features")
     parser.add_argument("--tables", type=int, default=10, help="for each of them")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    csv.writer(sys.stdout).writerow(HEADER)
+    csv.writer(sys.stdout, lineterminator="\n").writerow(HEADER)
     for cell in CELLS:
-        if not given.family:
-            compared("reactions", nan, Source([[reactions()]]), cell, given.trials or 1000)
+        if given.source in REAL:
+            table = Source([[real(given.source)]])
+            compared(given.source, nan, table, cell, given.trials or 1000)
+            continue
         for tau in given.tau:
-            source = made(given.family, tau, given.groups, given.tables, given.seed)
-            compared(given.family, tau, source, cell, given.trials or 50)
+            source = made(given.source, tau, given.groups, given.tables, given.seed)
+            compared(given.source, tau, source, cell, given.trials or 50)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from drawings.success import (
     by_misfit,
     draws,
     exact_over_sampled,
+    frontier,
     misfits,
     price,
 )

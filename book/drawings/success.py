@@ -75,6 +75,34 @@ def by_misfit(table: pd.DataFrame) -> Picture:
     return figure
 
 
+def frontier(losses: pd.DataFrame, success: pd.DataFrame) -> Picture:
+    """Draw what each misfit costs where means are linear, and what it saves where they are not.
+
+    Parameters
+    ----------
+    losses : pandas.DataFrame
+        Mean loss above that of the best other policy, by misfit (index, names) and by how far the
+        means are from linear (columns).
+    success : pandas.DataFrame
+        Columns misfit (those names, and perhaps more), cell, success_rate, low and high.
+    """
+    with canvas(1, 2, size=(WIDTH, 3.4)) as (figure, (left, right)):
+        for tau, look in zip(losses, SERIES, strict=False):
+            left.plot(losses.index, losses[tau], label=f"off by {tau:g}", **look)
+        left.axhline(0, color=GREY, linewidth=0.8)
+        left.set_ylabel("loss above the best other policy")
+        order = list(losses.index) + sorted({*success["misfit"]} - {*losses.index})
+        for (cell, part), look in zip(success.groupby("cell", sort=False), SERIES, strict=False):
+            ordered = part.set_index("misfit").loc[order]
+            rates(right, order, ordered, look)
+            right.plot(order, ordered["success_rate"], label=cell, **look)
+        right.set(ylabel="success rate on the reactions", ylim=(0, 1.04))
+        for panel in (left, right):
+            panel.set_xlabel("misfit")
+        name_lines(left, right)
+    return figure
+
+
 def by_dimension(table: pd.DataFrame) -> Picture:
     """Draw success against the budget for each dimension, and against the budget over M H.
 
