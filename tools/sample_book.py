@@ -46,6 +46,7 @@ def frame(value):
     return picture, f"T = {value}", f"{value} pulls"
 
 options = {str(value): value for value in range(3)}
+print("pulls:", *options)
 display(drawings.explorer(r"\(T\)", options, frame))
 display(drawings.explorer("eps", options, frame, control="dropdown"))
 """

@@ -69,7 +69,7 @@ def is_printed(part: nodes.Node) -> bool:
 
 def is_figure(part: nodes.Node) -> bool:
     """Return whether an output holds a picture, or the frames of an explorer."""
-    drawn = any('class="explorer"' in raw.rawsource for raw in part.findall(nodes.raw))
+    drawn = any('class="explorer"' in raw.astext() for raw in part.findall(nodes.raw))
     return drawn or any(part.findall(nodes.image))
 
 
