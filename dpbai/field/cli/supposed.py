@@ -93,7 +93,7 @@ class Supposed:
 
     @property
     def deviation(self) -> float:
-        """By how much means may be off, for rewards in [0, 1]: --misfit, or its default."""
+        """By how much means may be off, for rewards in [0, 1]: --misfit, or 0.04."""
         return float(self.given.misfit) if 0 < (self.given.misfit or 0) <= 1 else MISFIT
 
     def run(self, policy: Policy, trials: int | None = None) -> Simulation:

@@ -18,8 +18,6 @@ from dpbai.field.session.rewards import Range, decimal, exact_sum, stated_sum
 from dpbai.scaling import rank
 
 CONSTANT = "constant"
-_MOST_ROWS = 30
-_COLUMNS = 80
 
 
 class Arms(NamedTuple):
