@@ -142,6 +142,8 @@ class Baseline(DPBAI):
 class DPBAIGauss(DPBAI):
     """DP-BAI-Gauss: DP-BAI with Gaussian noise, (epsilon, delta)-private (Algorithm 2).
 
+    Parameters other than these are those of `DPBAI`.
+
     Parameters
     ----------
     delta : float
@@ -150,8 +152,6 @@ class DPBAIGauss(DPBAI):
         "classic" is the paper's variance 2 ln(1.25/delta) / (epsilon n)^2, proved for epsilon < 1;
         from epsilon = 1 on, a `UserWarning` states the delta that holds. "analytic" is the exact
         calibration of Balle and Wang (2018), right for every epsilon and smaller.
-
-    The others are those of `DPBAI`.
     """
 
     _: KW_ONLY
@@ -267,6 +267,7 @@ class DPOD(ODLinBAI):
 
     The noise depends on the coordinates of the features: rotating or rescaling them changes the
     policy. Active arms that span fewer dimensions are released in an orthonormal basis of the span.
+    `features` and `budget` are those of `ODLinBAI`.
 
     Parameters
     ----------
@@ -276,8 +277,6 @@ class DPOD(ODLinBAI):
         Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed; but one reward
         moves the moment vector by a_i, and Laplace noise hides it by the L1 norm, so that the loss
         can reach sqrt(d) epsilon. "l1" keeps the stated epsilon.
-
-    `features` and `budget` are those of `ODLinBAI`.
     """
 
     _: KW_ONLY

@@ -108,6 +108,8 @@ class Posterior:
 class DPDesign:
     """DPDesign: eliminate arms on least squares of all private sums so far; epsilon-private.
 
+    `features`, `budget` and `epsilon` are those of `DPBAI`.
+
     Parameters
     ----------
     phases : int, optional
@@ -118,8 +120,6 @@ class DPDesign:
         units of the range of the rewards, in [0, 1] or infinite. By default 0.04 to 0.06, see
         Notes. With 0 means are taken to be linear, with infinity features are ignored, as if they
         were one-hot. A positive misfit, however small, also admits other candidates than 0 does.
-
-    `features`, `budget` and `epsilon` are those of `DPBAI`.
 
     Notes
     -----

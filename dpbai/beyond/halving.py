@@ -35,12 +35,12 @@ _DESIGN = 1 + 1e-8  # largest variance of a computed G-optimal design, divided b
 class DPHalving(ODLinBAI):
     """DP-Halving: OD-LinBAI with Lap(1/epsilon) on the sum of each arm's rewards; epsilon-private.
 
+    `features` and `budget` are those of `ODLinBAI`.
+
     Parameters
     ----------
     epsilon : float
         Privacy parameter, positive; infinity means no noise.
-
-    `features` and `budget` are those of `ODLinBAI`.
     """
 
     _: KW_ONLY

@@ -13,6 +13,7 @@ import drawings
 import nbformat
 import pytest
 from api_reference import locate
+from numpydoc.docscrape import NumpyDocString
 
 import dpbai
 from dpbai.field import figures
@@ -83,6 +84,42 @@ def test_every_documented_name_exists_and_is_documented_once() -> None:
     assert LISTED
     assert [name for name, value in zip(LISTED, DOCUMENTED, strict=True) if value is None] == []
     assert len({id(value) for value in DOCUMENTED}) == len(LISTED)
+
+
+def functions_of(documented: object) -> list[object]:
+    """Return an object and, of a class, its public functions."""
+    members = vars(documented).items() if inspect.isclass(documented) else ()
+    unbound = [getattr(value, "__func__", value) for name, value in members if name[0] != "_"]
+    return [documented, *filter(inspect.isfunction, unbound)]
+
+
+def parameters_that_do_not_exist(function: object) -> list[str]:
+    """Return the names under "Parameters" that are not in the signature, such as free text."""
+    described = NumpyDocString(inspect.getdoc(function) or "")["Parameters"]
+    names = [name for entry in described for name in entry.name.replace("*", "").split(", ")]
+    return [name for name in names if name not in inspect.signature(function).parameters]
+
+
+def test_documented_parameters_exist_and_nothing_else_is_listed_as_one() -> None:
+    functions = [found for each in DOCUMENTED if callable(each) for found in functions_of(each)]
+    wrong = {found.__qualname__: parameters_that_do_not_exist(found) for found in functions}
+    assert len(wrong) > 200
+    assert {name: entries for name, entries in wrong.items() if entries} == {}
+
+
+def test_free_text_below_parameters_is_found() -> None:
+    def function(one: int, *others: int) -> None:
+        """Do nothing.
+
+        Parameters
+        ----------
+        one, *others : int
+            Numbers.
+
+        The rest is as usual.
+        """
+
+    assert parameters_that_do_not_exist(function) == ["The rest is as usual."]
 
 
 HOLDERS = {
