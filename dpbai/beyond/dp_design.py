@@ -120,13 +120,16 @@ class DPDesign:
         units of the range of the rewards, in [0, 1] or infinite. By default 0.04 to 0.06, see
         Notes. With 0 means are taken to be linear, with infinity features are ignored, as if they
         were one-hot. A positive misfit, however small, also admits other candidates than 0 does.
+        The attribute is the number that is used, which `Session` saves and `dataclasses.replace`
+        keeps: ``replace(policy, budget=n, misfit=None)`` has the default for n pulls.
 
     Notes
     -----
     *Model.* mean_i = a_i' theta + delta_i, with theta free and independent delta_i of mean 0 and
     standard deviation tau: a linear mixed model. An estimate is the best linear unbiased prediction
     of a mean. What an arm's own rewards say counts for more, the more there are of them. Where the
-    features leave all means free (they have rank K, or K = 2), tau makes no difference.
+    features have rank K they leave all means free, and tau makes no difference. For two arms all
+    positive values are the same: their features are ignored. With 0 they are used.
 
     tau is not estimated. Private releases say little of it before the budget is spent, and rewards
     that vary less than they could look like means that are linear. The default depends on w, the

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,34 @@ def test_the_usual_misfit_follows_the_precision_of_an_arms_own_mean():
         assert abs(found[-1] - min(max(0.04, 0.0055 / deviation), 0.06)) <= 0.005
     assert found == sorted(found)
     assert (found[0], found[1], found[-1]) == (0.04, 0.04, 0.06)
+
+
+def test_the_usual_misfit_is_kept_by_replace_unless_the_usual_one_is_asked_for():
+    policy = DPDesign(FEATURES, budget=100, epsilon=1)
+    assert replace(policy, budget=2000).misfit == policy.misfit == 0.04
+    assert replace(policy, budget=2000, misfit=None).misfit == 0.06
+
+
+def test_a_session_plans_on_with_the_misfit_that_it_was_begun_with(tmp_path):
+    """The file has the number, so that it does not depend on the version that reads it."""
+    path, policy = tmp_path / "run.json", DPDesign(FEATURES, budget=2000, epsilon=1)
+    dpbai.Session(policy, path=path)
+    assert dpbai.Session.resume(path).policy.misfit == 0.06
+    assert dpbai.Session.resume(path, replace(policy, misfit=None)).policy.misfit == 0.06
+    with pytest.raises(dpbai.SessionError, match="misfit differ"):
+        dpbai.Session.resume(path, replace(policy, misfit=0.04))
+
+
+def test_the_features_of_two_arms_count_with_misfit_0_only():
+    """Two parallel arms: with 0 the longer one is pulled for both, else both are, alike."""
+    zero, *positive = (
+        DPDesign([[1.0], [2.5]], budget=40, epsilon=1, misfit=misfit).phase(1, (0, 1))
+        for misfit in (0, 1e-9, None, 1, math.inf)
+    )
+    assert zero.pulled == (1,)
+    for phase in positive:
+        assert (phase.pulled, phase.pulls) == ((0, 1), (20, 20))
+        np.testing.assert_array_equal(phase.decoder, positive[0].decoder)
 
 
 def test_releases_say_whether_means_are_linear_as_often_as_is_told():
