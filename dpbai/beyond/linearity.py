@@ -26,6 +26,7 @@ from dpbai._check import FloatArray, Seed
 from dpbai.beyond import gaps
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
+from dpbai.ranking import ROUNDING
 from dpbai.scaling import Span
 from dpbai.schedule import enough
 
@@ -150,8 +151,8 @@ def misfit(
     Raises
     ------
     ValueError
-        If a release has not as many numbers as its phase has coordinates, or the phases have no arm
-        in common.
+        If a release has not as many numbers as its phase has coordinates, or there is no arm whose
+        mean both phases release; one that releases only differences of means releases none.
 
     Notes
     -----
@@ -203,7 +204,7 @@ def limits(
     Raises
     ------
     ValueError
-        If the phases have no arm in common.
+        If there is no arm whose mean both phases release, as in `misfit`.
 
     Notes
     -----
@@ -346,7 +347,7 @@ def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, F
     if not common:
         raise ValueError(
             "first and second must have an arm in common, got none whose mean both of them release "
-            "by themselves"
+            "by themselves: differences of means, as DPDesign releases of two arms, determine none"
         )
     return (
         tuple(common),
@@ -356,8 +357,13 @@ def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, F
 
 
 def _own(phase: Phase) -> tuple[tuple[int, ...], FloatArray]:
-    """Return the arms that a phase estimates from its own release, and what decodes that."""
+    """Return the arms whose means a phase's own release determines, and what decodes that."""
     if not phase.remembered:
+        release = phase.release
+        # Differences determine no means, and what is decoded from them is right up to a constant.
+        sizes = np.abs(release).sum(axis=1)
+        if phase.pulled and (np.abs(release.sum(axis=1)) <= ROUNDING * sizes).all():
+            return (), phase.decoder[:0]
         return phase.active, phase.decoder
     alone = np.count_nonzero(phase.release, axis=1) == 1
     rows, columns = np.nonzero(phase.release * alone[:, None])

@@ -1,6 +1,7 @@
 """The check of linearity: its limits, its false alarms, what it finds, and what it cannot find."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import spatial, stats
 import dpbai
 from dpbai._check import FloatArray
 from dpbai.beyond import linearity
+from dpbai.noise import Laplace
 from dpbai.phase import Phase
 
 TRAITS = np.random.default_rng(7).normal(size=(60, 5))
@@ -185,6 +187,30 @@ def test_a_holdout_is_a_policy_for_one_arm_or_more() -> None:
         assert dpbai.certificate(policy).losses == pytest.approx((0.7,))
     with pytest.raises(ValueError, match="budget must be at least 3"):
         linearity.Holdout(FEATURES[:3], budget=2, epsilon=1)
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+def test_a_phase_that_releases_only_differences_is_not_compared(arms: int) -> None:
+    """What is decoded from them is right up to a constant: linear means would seem not to be."""
+    differences = np.diff(np.eye(arms), axis=0)
+    every = tuple(range(arms))
+    first = Phase(
+        1, every, every, (90,) * arms, Laplace(0.01), 1, 90 * differences,
+        np.linalg.pinv(90 * differences),
+    )  # fmt: skip
+    means = np.full(arms, 0.5)
+    assert np.abs(first.decoder @ first.statistic(means)).max() < 1e-12  # not 0.5
+    second = linearity.holdout(every, pulls=90, epsilon=1)
+    for pair in ((first, second), (second, first)):
+        with pytest.raises(ValueError, match="differences of means, as DPDesign"):
+            linearity.limits(*pair)
+    released = first.statistic(means), second.statistic(means)
+    with pytest.raises(ValueError, match="first and second must have an arm in common"):
+        linearity.misfit(first, released[0], second, released[1])
+    # A difference beside a mean determines the other mean, too.
+    with_mean = replace(first, release_matrix=np.eye(arms) - np.eye(arms, k=-1),
+                        decoder_matrix=np.tri(arms))  # fmt: skip
+    assert len(linearity.limits(with_mean, second)) == arms
 
 
 def test_bad_input_is_named() -> None:

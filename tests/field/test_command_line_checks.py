@@ -163,8 +163,36 @@ def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, refused, folde
     (folder / "run.json").unlink(missing_ok=True)
     call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")
     err = refused("holdout", "check.json", "run.json", BENT, "--pulls", 5)
-    assert "phase 1 estimates arm 4 from rewards of its own" in err
+    assert "phase 1 does not estimate the mean of arm 4 from the features" in err
     assert "does not use the features in phase 1" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--misfit", "inf"), ("--one-hot",)])
+def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, refused, folder):
+    """Estimates are right up to a constant, and linear means would be called not linear."""
+    (folder / "a2.csv").write_text("arm,x\na,0.1\nb,0.9\n")
+    start = ("start", "run.json", "a2.csv", "--budget", 400, "--epsilon", 1, "--noise", "numpy")
+    assert call(*start, *options)[0] == 0
+    said = refused("holdout", "check.json", "run.json", "a", "--pulls", 200)
+    assert "phase 1 does not estimate the mean of a from the features" in said
+    assert "needs no such check" in said
+    assert not (folder / "check.json").exists()
+    (folder / "rewards.csv").write_text("arm,total,count\na,20,200\nb,180,200\n")
+    done("tell", "run.json", "rewards.csv", "--seed", 1)
+    run = dpbai.Session.resume(folder / "run.json")
+    assert run.phases[0].coordinates == 1
+    # A holdout as version 0.2 made it.
+    check = dpbai.Session(
+        linearity.Holdout([[0.1]], budget=200, epsilon=1),
+        noise=dpbai.NumpyNoise(1),
+        path=folder / "check.json",
+        labels=["a"],
+    )
+    check.record_sums({"a": (20, 200)})
+    said = " ".join(done("misfit", "run.json", "check.json").split())
+    assert "The means are not linear" not in said
+    assert "There is nothing to compare with the estimates of phase 1" in said
+    assert json.loads(done("misfit", "run.json", "check.json", "--json"))["found"] == []
 
 
 # What commands say of the model.

@@ -19,7 +19,7 @@ from dpbai.field.session import Session, SessionError
 from dpbai.phase import Phase
 
 _LEVEL = 0.05
-_ROUNDING = 1e-9
+_ROUNDING = 1e-6
 
 Compared = tuple[str, Phase, tuple[float, ...], int | None]
 """What is compared with phase 1: its name, plan and release, and how many arms it may have had."""
@@ -33,11 +33,11 @@ def holdout(given: argparse.Namespace) -> Answer:
     if len(names) < len(given.held_out):
         raise ValueError("name each arm to hold out once")
     arms = [run.labels.index(name) for name in names]
-    modelled = _by_features(first)
+    modelled = _by_features(run, first)
     if own := [run.labels[arm] for arm in arms if arm not in modelled]:
         raise ValueError(
-            f"phase 1 estimates {listed(map(quoted, own))} from rewards of its own, not from the "
-            f"features, so that holding it out checks nothing: {_others(run, first)}"
+            f"phase 1 does not estimate the mean of {listed(map(quoted, own))} from the features, "
+            f"so that holding it out checks nothing: {_others(run, first)}"
         )
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
@@ -70,8 +70,8 @@ def misfit(given: argparse.Namespace) -> Answer:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
     first, released, width = _first(run), run.released[0], run.reward_range.width
     notes: list[str] = []
-    compared = [*_phases(run, notes), *_holdouts(run, given.holdouts)]
-    rows, found, modelled = [], set(), _by_features(first)
+    rows, found, modelled = [], set(), _by_features(run, first)
+    compared = [*_phases(run, notes), *_holdouts(run, given.holdouts)] if modelled else []
     for name, plan, statistic, candidates in compared:
         level = _LEVEL / len(compared)
         again = linearity.misfit(
@@ -119,18 +119,23 @@ def _first(run: Session) -> Phase:
     return run.phases[0]
 
 
-def _by_features(phase: Phase) -> set[int]:
-    """Return the arms that a phase estimates with rewards of other arms."""
-    if phase.decoder_matrix is None:
-        return set()
-    weights = np.abs(phase.decoder_matrix @ phase.release)
-    weights[np.equal.outer(phase.active, phase.pulled)] = 0
-    return set(np.array(phase.active)[weights.max(axis=1, initial=0.0) > _ROUNDING].tolist())
+def _by_features(run: Session, phase: Phase) -> set[int]:
+    """Return the arms whose means a phase estimates with rewards of other arms.
+
+    Of two arms it may release their difference, which determines no mean.
+    """
+    features, active = run.policy.features, np.array(phase.active)
+    weights = phase.decoder @ phase.release
+    off = np.abs(weights @ features[list(phase.pulled)] - features[active])
+    determined = (off <= _ROUNDING * np.abs(features).max(axis=0)).all(axis=1)
+    weights[np.equal.outer(active, phase.pulled)] = 0
+    used = np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING
+    return set(active[determined & used].tolist())
 
 
 def _others(run: Session, first: Phase) -> str:
     """Return which arms can be held out."""
-    others = [run.labels[arm] for arm in sorted(_by_features(first))]
+    others = [run.labels[arm] for arm in sorted(_by_features(run, first))]
     if not others:
         return "this run does not use the features in phase 1, and needs no such check"
     return f"hold out other arms with `dpbai holdout`, such as {listed(map(quoted, others), 40)}"
