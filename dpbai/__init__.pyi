@@ -14,7 +14,14 @@ from . import (
     upper,
 )
 from .audits import exact_audit, monte_carlo_audit, pull_audit
-from .beyond import DPDesign, DPHalving, private_design, smallest_budget, smallest_epsilon
+from .beyond import (
+    DPDesign,
+    DPHalving,
+    private_design,
+    smallest_budget,
+    smallest_epsilon,
+    upper_bound,
+)
 from .certificate import certificate, certify
 from .exact import error_bounds, exact_error, exact_success
 from .field.session import (
@@ -36,7 +43,7 @@ from .rewards import Bernoulli, Beta, Empirical, Uniform
 from .schedule import Schedule
 from .simulate import simulate
 from .study import study
-from .upper import explicit_upper_bound, gauss_upper_bound, upper_bound
+from .upper import explicit_upper_bound, gauss_upper_bound
 
 __version__: str
 

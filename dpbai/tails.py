@@ -1,7 +1,6 @@
-"""The tail bounds of the paper's appendix of useful facts, and Bernstein's inequality.
+"""The tail bounds of the paper's appendix of useful facts.
 
-Hoeffding's bounds sums of rewards, sub-exponential tails weighted sums of Laplace noise, and
-Bernstein's, which is not in the paper, both together.
+Hoeffding's inequality bounds sums of rewards, sub-exponential tails weighted sums of Laplace noise.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai._check import FloatArray
 from dpbai.noise import exp_bound
 
 
@@ -104,25 +102,3 @@ def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
     coefficients = _check.sequence(coefficients, "coefficients")
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)
-
-
-def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
-    """Bound P(S - E S >= x) by exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
-
-    It holds where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b. A sum of
-    rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j with weights w_j, all
-    independent, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest abs(w_j)
-    s_j.
-
-    Parameters
-    ----------
-    deviation, variance, scale : array_like
-        x, v and b, of shapes that broadcast; v and b at least 0.
-    """
-    x = np.maximum(_check.reals(deviation, "deviation", least=-math.inf), 0)
-    v, b = _check.reals(variance, "variance", least=0), _check.reals(scale, "scale", least=0)
-    spread = 2 * (v + b * x)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
-    # As `exp_bound`, 0 is for impossible events only.
-    return np.where((x < np.inf) & (spread > 0), np.maximum(bound, math.ulp(0.0)), bound)

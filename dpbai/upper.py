@@ -27,7 +27,6 @@ from dpbai.lemmas import (
     suboptimal_arm_gauss,
 )
 from dpbai.noise import exp_bound
-from dpbai.paths import check_match, path_bound
 from dpbai.phase import Phase, Policy
 from dpbai.policies import DPBAI, DPBAIGauss
 from dpbai.scaling import rank
@@ -39,9 +38,8 @@ __all__ = [
     "Step",
     "explicit_upper_bound",
     "gauss_upper_bound",
-    "path_bound",
     "regime",
-    "upper_bound",
+    "theorem_bound",
 ]
 
 THEOREM_CONSTANT = 65
@@ -107,35 +105,16 @@ class ExplicitBound:
         return self.binding.valid_from
 
 
-def upper_bound(policy: Policy, instance: Instance) -> float:
-    """Return an upper bound on the error of a policy, from its plans and the instance alone.
+def theorem_bound(policy: DPBAI, instance: Instance) -> float:
+    """Return exp(-T' / (65 M H)), Theorem 4.2, which is proved for sufficiently large T only.
 
-    Parameters
-    ----------
-    policy : Policy
-        For `DPBAI` the bound is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved for
-        sufficiently large T only; `explicit_upper_bound` gives bounds for every T. For a policy
-        with a method `error_bound(instance)`, such as `DPHalving`, it is that; for others, such as
-        `DPDesign`, it is `path_bound`, for every T.
-    instance : Instance
-        With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving with linear
-        means.
-
-    Raises
-    ------
-    TypeError
-        For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI`.
-    ValueError
-        If policy and instance do not match, or `path_bound` has too many paths to follow.
+    `explicit_upper_bound` gives bounds for every T. Arguments and exceptions are those of
+    `explicit_upper_bound`, but no DP-BAI-Gauss, which has `gauss_upper_bound`.
     """
-    if isinstance(policy, DPBAI):
-        if isinstance(policy, DPBAIGauss):
-            raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
-        hard, schedule = _checked_hardness(policy, instance), policy.schedule
-        return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
-    if hasattr(policy, "error_bound"):
-        return float(policy.error_bound(instance))
-    return path_bound(policy, instance)
+    if isinstance(policy, DPBAIGauss):
+        raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
+    hard, schedule = _checked_hardness(policy, instance), policy.schedule
+    return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
 
 
 def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
@@ -215,6 +194,21 @@ def gauss_upper_bound(policy: DPBAIGauss, instance: Instance) -> float:
     """
     _check.kind(policy, "policy", DPBAIGauss)
     return explicit_upper_bound(policy, instance).value
+
+
+def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> None:
+    """Raise an error unless features are the same, rewards lie in [0, 1], and means are linear."""
+    _check.kind(policy, "policy", Policy)
+    _check.kind(instance, "instance", Instance)
+    if not np.array_equal(policy.features, instance.features):
+        raise ValueError("policy and instance must have the same features")
+    if instance.reward_bound > 1:
+        raise ValueError(
+            f"instance must have rewards in [0, 1] for these bounds, "
+            f"but they reach {instance.reward_bound:.6g}"
+        )
+    if linear and instance.theta is None:
+        raise ValueError("instance must have linear means: give it a theta")
 
 
 def _checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:

@@ -34,7 +34,6 @@ CORE = [
     "hardness",
     "tails",
     "lemmas",
-    "paths",
     "lower",
     "upper",
     "certificate",

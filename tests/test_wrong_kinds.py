@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai import audits, lemmas, lower, noise, scaling, schedule, tails, upper
+from dpbai import audits, beyond, lemmas, lower, noise, scaling, schedule, tails, upper
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
 
@@ -178,15 +178,16 @@ CALLS |= {
         lemmas.overtaken, {"gap": 0.1, "epsilon": 1.0, "pulls": 5, "arms": 3, "weight": 0.4},
     ),
     "lower.sharp_pri_constant": (lower.sharp_pri_constant, {"arms": 4}),
-    "upper.path_bound": (
-        upper.path_bound, {"policy": POLICY, "instance": INSTANCE, "limit": 100},
+    "upper.theorem_bound": (upper.theorem_bound, {"policy": POLICY, "instance": INSTANCE}),
+    "beyond.path_bound": (
+        beyond.path_bound, {"policy": POLICY, "instance": INSTANCE, "limit": 100},
     ),
     "beyond.halving_bound": (
         dpbai.beyond.halving_bound,
         {"policy": dpbai.DPHalving(X, **PLAN), "instance": INSTANCE},
     ),
-    "tails.bernstein": (
-        tails.bernstein, {"deviation": 1.0, "variance": 1.0, "scale": 1.0},
+    "beyond.bernstein": (
+        beyond.bernstein, {"deviation": 1.0, "variance": 1.0, "scale": 1.0},
     ),
     "tails.hoeffding": (tails.hoeffding, {"deviation": 1.0, "ranges": [1.0, 2.0]}),
     "tails.hoeffding_two_sided": (

@@ -2,7 +2,8 @@
 
 `DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error. `DPDesign` pulls
 by a design for private estimates, `private_design`, and plans its phases by a rehearsal on made-up
-arms. `smallest_budget` and `smallest_epsilon` find what a given error needs;
+arms. `upper_bound` bounds the error of any policy, by the paper's theorem or along all paths of its
+plans. `smallest_budget` and `smallest_epsilon` find what a given error needs;
 `gaps` makes instances in which the best arm leads by a given gap; `linearity` compares two
 estimates of the same means, and names the arms that no linear means make the best. Nothing here is
 in the paper, or knows of real rewards.
@@ -11,6 +12,7 @@ in the paper, or knows of real rewards.
 from dpbai.beyond.dp_design import DPDesign
 from dpbai.beyond.halving import DPHalving, HalvingBound, halving_bound
 from dpbai.beyond.linearity import Fit, Holdout, Misfit, cannot_lead, fit, holdout, limits, misfit
+from dpbai.beyond.paths import bernstein, path_bound, upper_bound
 from dpbai.beyond.planning import (
     SearchError,
     SmallestBudget,
@@ -31,13 +33,16 @@ __all__ = [
     "SearchError",
     "SmallestBudget",
     "SmallestEpsilon",
+    "bernstein",
     "cannot_lead",
     "fit",
     "halving_bound",
     "holdout",
     "limits",
     "misfit",
+    "path_bound",
     "private_design",
     "smallest_budget",
     "smallest_epsilon",
+    "upper_bound",
 ]

@@ -23,10 +23,10 @@ import numpy as np
 from dpbai import _check
 from dpbai.instance import Instance, check_one_best
 from dpbai.noise import Laplace, Noise, NoNoise, exp_bound
-from dpbai.paths import check_match
 from dpbai.phase import Phase
 from dpbai.policies import ODLinBAI
 from dpbai.scaling import Span
+from dpbai.upper import check_match
 
 _DESIGN = 1 + 1e-8  # largest variance of a computed G-optimal design, divided by the rank
 

@@ -12,8 +12,7 @@ from scipy import stats
 
 import dpbai
 from dpbai import DPHalving
-from dpbai.beyond import halving_bound
-from dpbai.upper import path_bound
+from dpbai.beyond import halving_bound, path_bound
 
 
 def _instance(arms, dimension, seed=0):

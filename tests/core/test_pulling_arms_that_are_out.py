@@ -56,7 +56,7 @@ def test_error_bounds_and_path_bounds_hold():
     instance = dpbai.Instance(FEATURES, [0.5, 0.3])
     errors = dpbai.simulate(Outside(), instance, trials=30_000).success_rate
     assert 1 - errors < dpbai.error_bounds(Outside(), instance).high
-    assert 1 - errors < dpbai.upper.path_bound(Outside(), instance)
+    assert 1 - errors < dpbai.beyond.path_bound(Outside(), instance)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from plans import one_phase
 from scipy import stats
 
 import dpbai
-from dpbai.tails import bernstein
-from dpbai.upper import path_bound
+from dpbai.beyond import bernstein, path_bound
 
 
 def _linear(arms, seed, dimension=3):

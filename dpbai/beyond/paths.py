@@ -1,6 +1,6 @@
 """A bound on the error of any policy, from its plans along every path of active sets.
 
-It is not in the paper. Given the active sets so far, the error of an estimate is a sum of rewards
+Given the active sets so far, the error of an estimate is a sum of rewards
 and noise with known weights, and `bernstein` bounds the chance that a rival is ahead of the best
 arm. If the best arm is dropped, as many rivals are ahead as survive; without the j likeliest, all
 but j of these, and Markov's inequality applies to them, for any j. A policy that remembers uses one
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import FloatArray
@@ -22,8 +23,37 @@ from dpbai.instance import Instance, check_one_best
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.phase import Phase, Policy, remembers
 from dpbai.plans import Stage
+from dpbai.policies import DPBAI
 from dpbai.ranking import alike
-from dpbai.tails import bernstein
+from dpbai.upper import check_match, theorem_bound
+
+
+def upper_bound(policy: Policy, instance: Instance) -> float:
+    """Return an upper bound on the error of a policy, from its plans and the instance alone.
+
+    Parameters
+    ----------
+    policy : Policy
+        For `DPBAI` the bound is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved for
+        sufficiently large T only; `explicit_upper_bound` gives bounds for every T. For a policy
+        with a method `error_bound(instance)`, such as `DPHalving`, it is that; for others, such as
+        `DPDesign`, it is `path_bound`, for every T.
+    instance : Instance
+        With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving with linear
+        means.
+
+    Raises
+    ------
+    TypeError
+        For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI`.
+    ValueError
+        If policy and instance do not match, or `path_bound` has too many paths to follow.
+    """
+    if isinstance(policy, DPBAI):
+        return theorem_bound(policy, instance)
+    if hasattr(policy, "error_bound"):
+        return float(policy.error_bound(instance))
+    return path_bound(policy, instance)
 
 
 def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> float:
@@ -47,21 +77,6 @@ def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> floa
     check_match(policy, instance)
     check_one_best(instance)
     return _lost(Stage.first(policy), instance, 1, _check.whole(limit, "limit"))
-
-
-def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> None:
-    """Raise an error unless features are the same, rewards lie in [0, 1], and means are linear."""
-    _check.kind(policy, "policy", Policy)
-    _check.kind(instance, "instance", Instance)
-    if not np.array_equal(policy.features, instance.features):
-        raise ValueError("policy and instance must have the same features")
-    if instance.reward_bound > 1:
-        raise ValueError(
-            f"instance must have rewards in [0, 1] for these bounds, "
-            f"but they reach {instance.reward_bound:.6g}"
-        )
-    if linear and instance.theta is None:
-        raise ValueError("instance must have linear means: give it a theta")
 
 
 def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:
@@ -113,3 +128,25 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
     # Arms with the decoder row of the best one always tie with it.
     tied = np.delete(alike(last.decoder, best), best)
     return np.where(tied, 1.0, bernstein(lead, variance, scale))
+
+
+def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
+    """Bound P(S - E S >= x) by exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
+
+    It holds where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b. A sum of
+    rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j with weights w_j, all
+    independent, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest abs(w_j)
+    s_j.
+
+    Parameters
+    ----------
+    deviation, variance, scale : array_like
+        x, v and b, of shapes that broadcast; v and b at least 0.
+    """
+    x = np.maximum(_check.reals(deviation, "deviation", least=-math.inf), 0)
+    v, b = _check.reals(variance, "variance", least=0), _check.reals(scale, "scale", least=0)
+    spread = 2 * (v + b * x)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
+    # As `exp_bound`, 0 is for impossible events only.
+    return np.where((x < np.inf) & (spread > 0), np.maximum(bound, math.ulp(0.0)), bound)
