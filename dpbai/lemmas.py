@@ -13,16 +13,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy import optimize
-
 from dpbai import _check
 from dpbai.noise import exp_bound
 from dpbai.schedule import Schedule, ceil_div
 
 LEMMA_CONSTANT = 16
 FINITE_CONSTANT = 64
-TOGETHER_CONSTANT = 16
-_NO_NOISE = 2.0**20  # times the scale of rewards; larger epsilons change no digit
 
 
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
@@ -62,45 +58,6 @@ def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
 
 def _two_tails(rewards: float, noise: float) -> float:
     return 2 * exp_bound(-rewards / LEMMA_CONSTANT) + 2 * exp_bound(-noise / LEMMA_CONSTANT)
-
-
-def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: float) -> float:
-    """Bound the probability that a rival's estimate reaches that of the best arm in one phase.
-
-    Chernoff's bound on the errors of rewards and noise together: the least value over 0 <= t <
-    epsilon / w of exp(-n (t Delta - t^2 m w^2 / 8)) (1 - (t w / epsilon)^2)^-m, for n pulls of each
-    of m arms and the weight w.
-
-    Parameters
-    ----------
-    gap : float
-        Delta, positive.
-    epsilon : float
-        Privacy parameter; infinity means no noise.
-    pulls, arms : int
-        n and m.
-    weight : float
-        The largest difference of the coordinates of the rival and of the best arm: 2 for a Max-Det
-        collection of as many arms as they span dimensions; 1, with `arms` = 2, if all are pulled.
-    """
-    gap, weight = _check.positive(gap, "gap"), _check.positive(weight, "weight")
-    pulls, arms = _check.whole(pulls, "pulls"), _check.whole(arms, "arms")
-    # The optimal t without noise.
-    free = max(4 * gap / (arms * weight**2), math.ulp(0.0))
-    most = _check.epsilon(epsilon) / weight
-    if math.isinf(most):
-        return exp_bound(-pulls * gap * free / 2)
-    # An upper bound: less noise makes no rival likelier to win. It keeps x below from underflow.
-    most = min(most, _NO_NOISE * free)
-
-    def slope(x: float) -> float:
-        """Return the slope of the exponent at t = x most, times 1 - x^2: it changes sign once."""
-        rewards = pulls * most * gap * (x * most / free - 1)
-        return rewards * (1 - x * x) + 2 * arms * x
-
-    x = optimize.brentq(slope, 0, 1)
-    exponent = pulls * x * most * gap * (1 - x * most / free / 2)
-    return exp_bound(-exponent - arms * math.log1p(-x * x))
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:

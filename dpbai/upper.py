@@ -1,9 +1,8 @@
-"""Upper bounds on the error of DP-BAI: Theorem 4.2 with its constants, and sharper ones.
+"""Upper bounds on the error of DP-BAI: Theorem 4.2, and its finite form with all constants.
 
 The theorem is exp(-T'/(65 M H)) "for all sufficiently large T". Its proof gives a finite form,
 (12 M + 4 M_1 lambda) exp(-T'/(64 M H)), which `explicit_upper_bound` evaluates together with the
-least T' from which each step holds. Not in the paper: the same with 17 and 16, for both sequences
-of sizes.
+least T' from which each step holds.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from dpbai.hardness import Hardness, Regime, hardness, regime
 from dpbai.instance import Instance
 from dpbai.lemmas import (
     FINITE_CONSTANT,
-    TOGETHER_CONSTANT,
     Elimination,
     eliminations,
-    overtaken,
     suboptimal_arm,
     suboptimal_arm_gauss,
 )
@@ -76,12 +73,6 @@ class ExplicitBound:
     theorem : Step or None
         The last step of Theorem 4.2, from 64 with the prefactor to 65 without. None for
         DP-BAI-Gauss, whose proposition does not state its constant.
-    together : float or None
-        The sum over phases of factor * `overtaken`: rewards and noise bounded together. It holds
-        for every T', under either convention; not in the paper. None for DP-BAI-Gauss.
-    sharper : Step or None
-        From which T' on exp(-T'/(17 M H)) bounds the error, under either convention; not in the
-        paper. None for DP-BAI-Gauss.
     """
 
     value: float
@@ -91,8 +82,6 @@ class ExplicitBound:
     eliminations: tuple[Elimination, ...]
     steps: tuple[Step, ...]
     theorem: Step | None
-    together: float | None = None
-    sharper: Step | None = None
 
     @property
     def binding(self) -> Step:
@@ -113,7 +102,7 @@ def theorem_bound(policy: DPBAI, instance: Instance) -> float:
     """
     if isinstance(policy, DPBAIGauss):
         raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
-    hard, schedule = _checked_hardness(policy, instance), policy.schedule
+    hard, schedule = checked_hardness(policy, instance), policy.schedule
     return exp_bound(-schedule.usable_budget / (THEOREM_CONSTANT * schedule.M * hard.total))
 
 
@@ -137,7 +126,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     ValueError
         If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
     """
-    hard = _checked_hardness(policy, instance)
+    hard = checked_hardness(policy, instance)
     schedule = policy.schedule
     phases = eliminations(schedule, rank=rank(policy.features))
     first = policy.phase(1, range(instance.arms))
@@ -165,7 +154,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
             steps.append(Step(f"linear branch of the noise's tail in phase {phase.phase}", least))
     # From there on exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H)).
     product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
-    least = _whole(product * schedule.M * hard.total * math.log(prefactor))
+    least = whole_budget(product * schedule.M * hard.total * math.log(prefactor))
     theorem = Step("65 for 64 absorbs the prefactor", least) if sigma is None else None
     return ExplicitBound(
         value=prefactor * _decay(schedule, hard, sigma),
@@ -179,8 +168,6 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
         eliminations=phases,
         steps=tuple(steps),
         theorem=theorem,
-        together=None if sigma else sum(_together(phase, policy, hard) for phase in phases),
-        sharper=None if sigma else _sharper(schedule, hard),
     )
 
 
@@ -211,7 +198,7 @@ def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> 
         raise ValueError("instance must have linear means: give it a theta")
 
 
-def _checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
+def checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
     if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may have other noise
         raise TypeError(
             f"policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, "
@@ -232,37 +219,12 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
     return exp_bound(-scaled / hard.bai) + exp_bound(-ratio * ratio)
 
 
-def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
-    """Return the least of the bounds for some i, each for the worst rank."""
-    schedule, size = policy.schedule, phase.size
-    pulled = _collections(phase, rank(policy.features))
-    # How many arms are pulled, how many count, their weight.
-    plans = [(m, m, 2.0) if m < size else (m, 2, 1.0) for m in pulled]
-    bounds = []
-    for index in {2, phase.index, min(schedule.g[1], phase.keep) + 1, phase.keep + 1}:
-        of = {"gap": hard.gap(index), "epsilon": policy.epsilon}
-        chances = [
-            overtaken(**of, pulls=schedule.pulls(schedule.usable_budget, m), arms=arms, weight=w)
-            for m, arms, w in plans
-        ]
-        bounds.append(max(chances) * (size - index + 1) / (phase.keep - index + 2))
-    return min(bounds)
-
-
-def _sharper(schedule: Schedule, hard: Hardness) -> Step:
-    """Return from where 17 absorbs M K ((d^2 + 8)/8)^d, the prefactor of the form with 16."""
-    d, constant = schedule.dimension, TOGETHER_CONSTANT
-    prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
-    least = constant * (constant + 1) * schedule.M * hard.total * prefactor
-    return Step("17 for 16 absorbs the prefactor", _whole(least))
-
-
 def _reaches(schedule: Schedule, pulled: int, pulls: float) -> float:
     """Return the least T' with ceil(T' / (M pulled)) >= pulls, up to rounding in `pulls`."""
-    return schedule.M * pulled * max(0, _whole(pulls * (1 - _ROUNDING)) - 1) + 1
+    return schedule.M * pulled * max(0, whole_budget(pulls * (1 - _ROUNDING)) - 1) + 1
 
 
-def _whole(budget: float) -> float:
+def whole_budget(budget: float) -> float:
     """Return the least whole number that is no less; infinity, for gaps near 0, is kept."""
     return math.ceil(budget) if math.isfinite(budget) else budget
 
@@ -283,10 +245,10 @@ def _plans(
         arms = instance.gaps >= gap
         worst = max(spread[instance.best] / gap, (spread[arms] / instance.gaps[arms]).max())
         return [(len(first.pulled), float(worst))]
-    return [(m, (m if m < phase.size else 1) / gap) for m in _collections(phase, rank)]
+    return [(m, (m if m < phase.size else 1) / gap) for m in collections_of(phase, rank)]
 
 
-def _collections(phase: Elimination, rank: int) -> set[int]:
+def collections_of(phase: Elimination, rank: int) -> set[int]:
     """Return how many arms a phase may pull, for any survivors of features of that rank."""
     if phase.phase > 1:
         return dp_bai_collections(phase.size, rank)

@@ -174,8 +174,11 @@ CALLS |= {
         upper.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
     ),
     "DPHalving": (dpbai.DPHalving, {"features": X, **PLAN}),
-    "lemmas.overtaken": (
-        lemmas.overtaken, {"gap": 0.1, "epsilon": 1.0, "pulls": 5, "arms": 3, "weight": 0.4},
+    "beyond.joint_bound": (
+        beyond.joint_bound, {"policy": POLICY, "instance": INSTANCE},
+    ),
+    "beyond.overtaken": (
+        beyond.overtaken, {"gap": 0.1, "epsilon": 1.0, "pulls": 5, "arms": 3, "weight": 0.4},
     ),
     "lower.sharp_pri_constant": (lower.sharp_pri_constant, {"arms": 4}),
     "upper.theorem_bound": (upper.theorem_bound, {"policy": POLICY, "instance": INSTANCE}),

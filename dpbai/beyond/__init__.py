@@ -2,15 +2,16 @@
 
 `DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error. `DPDesign` pulls
 by a design for private estimates, `private_design`, and plans its phases by a rehearsal on made-up
-arms. `upper_bound` bounds the error of any policy, by the paper's theorem or along all paths of its
-plans. `smallest_budget` and `smallest_epsilon` find what a given error needs;
-`gaps` makes instances in which the best arm leads by a given gap; `linearity` compares two
-estimates of the same means, and names the arms that no linear means make the best. Nothing here is
-in the paper, or knows of real rewards.
+arms. `upper_bound` bounds the error of any policy, by the theorem that it has or along all paths of
+its plans, `path_bound`; `joint_bound` is Theorem 4.2 with better constants. `smallest_budget` and
+`smallest_epsilon` find what a given error needs; `gaps` makes instances in which the best arm leads
+by a given gap; `linearity` compares two estimates of the same means, and names the arms that no
+linear means make the best. Nothing here is in the paper, or knows of real rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign
 from dpbai.beyond.halving import DPHalving, HalvingBound, halving_bound
+from dpbai.beyond.joint import JointBound, joint_bound, overtaken
 from dpbai.beyond.linearity import Fit, Holdout, Misfit, cannot_lead, fit, holdout, limits, misfit
 from dpbai.beyond.paths import bernstein, path_bound, upper_bound
 from dpbai.beyond.planning import (
@@ -28,6 +29,7 @@ __all__ = [
     "Fit",
     "HalvingBound",
     "Holdout",
+    "JointBound",
     "Misfit",
     "PrivateDesign",
     "SearchError",
@@ -38,8 +40,10 @@ __all__ = [
     "fit",
     "halving_bound",
     "holdout",
+    "joint_bound",
     "limits",
     "misfit",
+    "overtaken",
     "path_bound",
     "private_design",
     "smallest_budget",

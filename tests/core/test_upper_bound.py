@@ -384,10 +384,11 @@ def test_no_bound_is_told_as_zero_however_far_apart_two_arms_are(epsilon):
     instance = dpbai.Instance(np.eye(2), [0.5, 0.0])
     for budget in (10**6, 10**15):
         of = {"budget": budget, "epsilon": epsilon}
-        explicit = dpbai.explicit_upper_bound(dpbai.DPBAI(instance.features, **of), instance)
+        policy = dpbai.DPBAI(instance.features, **of)
+        explicit = dpbai.explicit_upper_bound(policy, instance)
         assert 0 < explicit.value < 1e-300
         assert 0 < explicit.repaired < 1e-300
-        assert 0 < explicit.together < 1e-300
+        assert 0 < dpbai.beyond.joint_bound(policy, instance).value < 1e-300
         for maker in (dpbai.DPBAI, dpbai.DPHalving, dpbai.DPDesign):
             assert 0 < dpbai.upper_bound(maker(instance.features, **of), instance) < 1e-300
         gauss = dpbai.DPBAIGauss(instance.features, delta=1e-5, **of)

@@ -8,7 +8,7 @@ from oracles import FALSE_ALARM
 from scipy import stats
 
 import dpbai
-from dpbai.lemmas import overtaken
+from dpbai.beyond import joint_bound, overtaken
 
 WIDE = dpbai.Instance(
     np.random.default_rng(5).normal(size=(60, 3)) @ np.diag([0.1, 0.1, 0.1]) + [0.5, 0, 0],
@@ -78,44 +78,43 @@ def test_where_65_is_open_for_the_printed_sizes_17_is_proved():
     features[:, 0] = rng.permutation(np.linspace(0.1, 0.9, 1000))
     instance = dpbai.Instance(features, np.eye(7)[0], rewards=dpbai.Bernoulli)
     policy = dpbai.DPBAI(instance.features, budget=10**7, epsilon=1.0)
-    explicit = dpbai.explicit_upper_bound(policy, instance)
-    assert math.isinf(explicit.valid_from)
-    assert math.isfinite(explicit.sharper.valid_from)
+    assert math.isinf(dpbai.explicit_upper_bound(policy, instance).valid_from)
+    assert math.isfinite(joint_bound(policy, instance).valid_from)
 
 
 @pytest.mark.parametrize("convention", ["printed", "proof"])
 def test_from_its_threshold_on_17_is_above_what_is_proved_for_every_budget(convention):
     for instance in (dpbai.synthetic(), WIDE):
         small = dpbai.DPBAI(instance.features, budget=1000, epsilon=1.0, convention=convention)
-        least = dpbai.explicit_upper_bound(small, instance).sharper.valid_from
+        least = joint_bound(small, instance).valid_from
         budget = least + small.schedule.reserve + instance.arms * small.schedule.M
         policy = dpbai.DPBAI(instance.features, budget=budget, epsilon=1.0, convention=convention)
         usable = policy.schedule.usable_budget
         assert usable >= least
         total = dpbai.hardness(instance, epsilon=1.0).total
-        explicit = dpbai.explicit_upper_bound(policy, instance)
-        assert explicit.together <= math.exp(-usable / (17 * policy.schedule.M * total))
+        bound = joint_bound(policy, instance).value
+        assert bound <= math.exp(-usable / (17 * policy.schedule.M * total))
 
 
-def test_together_lies_above_the_exact_error_and_far_below_the_lemmas():
+def test_the_bound_lies_above_the_exact_error_and_far_below_the_lemmas():
     paper = dpbai.synthetic()
     for budget in (400, 12_800, 100_000):
         policy = dpbai.DPBAI(paper.features, budget=budget, epsilon=1.0)
-        explicit = dpbai.explicit_upper_bound(policy, paper)
-        assert explicit.together < explicit.repaired
-        assert dpbai.exact_error(policy, paper) < explicit.together
-    assert explicit.together < explicit.repaired**3
+        lemmas = dpbai.explicit_upper_bound(policy, paper).repaired
+        bound = joint_bound(policy, paper).value
+        assert bound < lemmas
+        assert dpbai.exact_error(policy, paper) < bound
+    assert bound < lemmas**3
 
 
-def test_together_lies_above_the_simulated_error_of_several_phases():
+def test_the_bound_lies_above_the_simulated_error_of_several_phases():
     policy = dpbai.DPBAI(WIDE.features, budget=60_000, epsilon=1.0)
     runs = dpbai.simulate(policy, WIDE, trials=4000, seed=1)
-    bound = min(1.0, dpbai.explicit_upper_bound(policy, WIDE).together)
+    bound = min(1.0, joint_bound(policy, WIDE).value)
     assert stats.binom.sf(runs.trials - runs.successes - 1, runs.trials, bound) > FALSE_ALARM
 
 
 def test_the_gaussian_variant_has_no_such_bound():
     policy = dpbai.DPBAIGauss(WIDE.features, budget=5000, epsilon=1.0, delta=1e-5)
-    explicit = dpbai.explicit_upper_bound(policy, WIDE)
-    assert explicit.together is None
-    assert explicit.sharper is None
+    with pytest.raises(TypeError, match="policy must be DPBAI, with Laplace noise"):
+        joint_bound(policy, WIDE)
