@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape, unescape
@@ -26,7 +26,10 @@ from urllib.parse import quote
 import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
+from pygments.formatters import HtmlFormatter
+from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 from sphinx.application import Sphinx
+from sphinx.highlighting import PygmentsBridge
 
 from offline import text_of
 
@@ -44,15 +47,9 @@ PICTURE = re.compile(r'<img (?![^>]*\bwidth=)([^>]*?)src="([^":]+\.svg)"')
 SEARCH = re.compile(
     r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
 )
-PLAIN = re.compile(r'<span class="(?:n|nn|o|p|w)">([^<]*)</span>')
-"""Names, punctuation and spaces, to which both colour schemes give the colour of the block, and
-operators, which they give that of strings."""
-PATH = re.compile(r'<path id="([^"]+)"[^>]*? style="([^"]*)"')
-MARK = re.compile(r'(<use [^>]*?href="#([^"]+)"[^>]*?) style="([^"]*)"')
-ROW = re.compile(r'<g( clip-path="[^"]*")>((?:<use [^>]*/>){2,})</g>')
-STYLE = re.compile(r' style="[^"]*"')
-NAME = re.compile(r'\bid="([^"]+)"')
-NAMED = re.compile(r'(?<=["(]#)[^")]+|(?<=\bid=")[^"]+')
+PLAIN = {Name, Name.Namespace, Operator, Punctuation, Whitespace}
+"""To names, punctuation and spaces both colour schemes give the colour of the block; to operators,
+that of strings."""
 PROGRAMS = Path("node_modules/.bin")
 STYLES = (
     "styles/pydata-sphinx-theme.css",
@@ -80,6 +77,15 @@ BASE = """\
   :is(.fas, .fa-solid) { forced-color-adjust: none; background: ButtonText; }
 }
 """
+
+
+class PlainCode(HtmlFormatter):
+    """Code without marks around what looks the same without them."""
+
+    def format(self, tokens: Iterable[tuple[Any, str]], file: Any) -> None:
+        """Write the HTML of code."""
+        marked = ((Text if kind in PLAIN else kind, text) for kind, text in tokens)
+        super().format(marked, file)
 
 
 def style_of(names: set[str], script: str) -> str:
@@ -130,7 +136,7 @@ def lightened(page: Path, text: str, static: Path) -> str:
     if page.name != "search.html":
         text = SEARCH.sub("", text)
     text = SCRIPT.sub(rf'<link rel="stylesheet" href="\1{ICONS}">', PRELOAD.sub("", text))
-    return PLAIN.sub(r"\1", PICTURE.sub(sized, FRAME.sub(as_file, text)))
+    return PICTURE.sub(sized, FRAME.sub(as_file, text))
 
 
 def lighten(app: Sphinx, error: Exception | None) -> None:
@@ -177,39 +183,6 @@ def shorten(html: Path, program: Path) -> None:
     command = [program, "--quiet", "--config", Path(__file__).with_name("svgo.config.mjs")]
     for folder in folders:
         subprocess.run([*command, "--folder", folder], check=True)
-        for picture in folder.glob("*.svg"):
-            svg = picture.read_text(encoding="utf-8")
-            picture.write_text(without_repeats(svg), encoding="utf-8")
-
-
-def without_repeats(svg: str) -> str:
-    """Return a picture with short names, in which each style of marks is stated once.
-
-    A mark has the style of the path that it shows, or else its own; a row of marks with the same
-    style has it from the group around them.
-    """
-    paths = {name: properties(style) for name, style in PATH.findall(svg)}
-
-    def mark(use: re.Match[str]) -> str:
-        shown = paths.get(use[2], {})
-        style = ";".join(part for name, part in properties(use[3]).items() if name not in shown)
-        return use[1] + (f' style="{style}"' if style else "")
-
-    def row(group: re.Match[str]) -> str:
-        styles = set(STYLE.findall(group[2]))
-        if len(styles) != 1 or group[2].count(" style=") != group[2].count("<use "):
-            return group[0]
-        [style] = styles
-        return f"<g{group[1]}{style}>{group[2].replace(style, '')}</g>"
-
-    svg = ROW.sub(row, MARK.sub(mark, svg))
-    names = {name: f"p{number:x}" for number, name in enumerate(NAME.findall(svg))}
-    return NAMED.sub(lambda name: names.get(name[0], name[0]), svg)
-
-
-def properties(style: str) -> dict[str, str]:
-    """Return the parts of a style by the names of the properties that they set."""
-    return {part.partition(":")[0]: part for part in style.split(";")}
 
 
 def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) -> str:
@@ -262,6 +235,7 @@ def add_to_page(app: Sphinx, page: str, *given: Any) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
+    PygmentsBridge.html_formatter = PlainCode
     app.connect("html-page-context", add_to_page)
     app.connect("build-finished", lighten, priority=900)  # the theme writes a style sheet then
     return {"parallel_read_safe": True, "parallel_write_safe": True}
