@@ -120,7 +120,9 @@ def test_the_bound_lies_above_the_exact_error_in_one_phase():
     for budget in (100, 3000):
         policy = DPHalving(instance.features, budget=budget, epsilon=1.0)
         exact = dpbai.error_bounds(policy, instance, rtol=1e-3)
-        assert exact.high <= path_bound(policy, instance) <= dpbai.upper_bound(policy, instance)
+        bound = dpbai.upper_bound(policy, instance)
+        assert exact.high <= path_bound(policy, instance) < bound
+        assert bound == halving_bound(policy, instance).value
     assert dpbai.upper_bound(policy, instance) < 0.5
 
 

@@ -96,6 +96,27 @@ def test_from_its_threshold_on_17_is_above_what_is_proved_for_every_budget(conve
         assert bound <= math.exp(-usable / (17 * policy.schedule.M * total))
 
 
+@pytest.mark.parametrize("means", [(0.8, 0.5, 0.49, 0.48), (0.8, 0.7, 0.3, 0.3)])
+def test_the_bound_of_four_one_hot_arms_is_a_sum_of_two_phases_by_hand(means):
+    """Of 4 arms 2 survive: three rivals, of which two are ahead, or one of the last two.
+
+    Then one of 2: both are pulled, or one of two features on a line, with coordinates 1 and -1.
+    """
+    instance = dpbai.Instance(np.eye(4), means, rewards=dpbai.Bernoulli)
+    policy = dpbai.DPBAI(np.eye(4), budget=400, epsilon=1.0)
+    usable = policy.schedule.usable_budget
+
+    def ahead(gap, pulled, arms, weight):
+        pulls = math.ceil(usable / (2 * pulled))
+        return overtaken(gap, epsilon=1.0, pulls=pulls, arms=arms, weight=weight)
+
+    second, third = (means[0] - mean for mean in means[1:3])
+    first_phase = min(3 / 2 * ahead(second, 4, 2, 1.0), 2 * ahead(third, 4, 2, 1.0))
+    last_phase = max(ahead(second, 2, 2, 1.0), ahead(second, 1, 1, 2.0))
+    assert policy.schedule.sizes == (4, 2, 1)
+    assert joint_bound(policy, instance).value == pytest.approx(first_phase + last_phase, rel=1e-9)
+
+
 def test_the_bound_lies_above_the_exact_error_and_far_below_the_lemmas():
     paper = dpbai.synthetic()
     for budget in (400, 12_800, 100_000):

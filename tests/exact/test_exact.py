@@ -610,7 +610,10 @@ def test_laplace_noise_of_any_width_beside_two_bernoulli_means_agrees_with_all_o
         assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("row", rows_of("maximum", "uniform")[-4:], ids=lambda row: str(row))
+PAIRS = [row for row in rows_of("maximum", "uniform") if len(row["arguments"][0]) == 2]
+
+
+@pytest.mark.parametrize("row", PAIRS, ids=lambda row: str(row["arguments"]))
 def test_noise_of_any_width_beside_three_rewards_is_that_of_two_where_two_arms_are_alike(row):
     (first, second), pulls, scale = row["arguments"]
     decoder = [[1, 0], [0, 1], [0, 1]]
