@@ -146,6 +146,17 @@ def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_n
     )
 
 
+def test_the_status_of_a_holdout_recommends_and_drops_no_arm(call, done, answer):
+    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    call("holdout", "check.json", "run.json", "arm 3", BENT, "arm 5", "--pulls", 20)
+    done("withdraw", "check.json", BENT)
+    for state in ("in play", "released"):
+        arms = json.loads(done("status", "check.json", "--json"))["arms"]
+        assert [row["state"] for row in arms] == [state, "withdrawn", state]
+        if state == "in play":
+            answer("check.json")
+
+
 def test_the_table_of_a_check_overwrites_no_session(call, refused, folder):
     call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
     assert call("holdout", "check.json", "run.json", BENT, "--pulls", 5)[0] == 0

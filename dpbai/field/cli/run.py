@@ -215,10 +215,13 @@ def counted(numbers: Iterable[tuple[Label, int]]) -> str:
 
 
 def _state(session: Session, label: Label) -> str:
-    if label == session.recommendation:
+    holdout = isinstance(session.policy, Holdout)
+    if label == session.recommendation and not holdout:
         return "recommended"
     if label in session.withdrawn:
         return "withdrawn"
+    if holdout:  # which compares no arms with each other
+        return "released" if session.finished else "in play"
     out = (r.phase for r in session.released if label in set(r.active) - set(r.survivors))
     phase = next(out, None)
     return "in play" if phase is None else f"out in phase {phase}"
