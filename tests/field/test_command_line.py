@@ -492,7 +492,9 @@ MISTAKES = [
     ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
     ((*PLAN, "--gap", 0.1, "--trials", 0), None, 2, "trials must be at least 1"),
     (("plan", "none.csv", "--budget", 9, "--epsilon", 1), None, 2, "No such file"),
-    (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "is a directory"),
+    (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "a table must be a file, and . is"),
+    (("status", "."), None, 2, "a session must be a file, and . is a directory"),
+    ((*PLAN, "-o", "."), None, 2, "-o/--output: this must be a file, and . is a directory"),
     (
         (*PLAN, "-o", "none/plan.csv"),
         None,

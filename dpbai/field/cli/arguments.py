@@ -139,7 +139,7 @@ def number(name: str, interval: str) -> Callable[[str], Any]:
 
 def written(text: str) -> str:
     """Return the path of a file, if nothing shows that it cannot be written."""
-    path: str = by_rule(str, lambda check, value: check.path(value, "the file"))(text)
+    path: str = by_rule(str, lambda check, value: check.path(value, "this"))(text)
     if not (folder := Path(path).parent).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
     if not os.access(path if Path(path).exists() else folder, os.W_OK):

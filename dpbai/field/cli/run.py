@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import chain
 
 import dpbai
+from dpbai import _check
 from dpbai.beyond.linearity import Holdout
 from dpbai.field.cli import advice, arguments, tables
 from dpbai.field.cli.answers import Answer, records, show_json, write
@@ -177,6 +178,7 @@ def ledger(given: argparse.Namespace) -> Answer:
 
 def resumed(path: str, seed: int | None = None) -> Session:
     """Return a session from its file, without the warning about noise that `start` gave."""
+    _check.path(path, "a session")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReleaseWarning)
         session = Session.resume(path)

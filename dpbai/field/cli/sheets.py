@@ -238,7 +238,7 @@ def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
 
 def _data(path: str) -> bytes:
     if path != STANDARD_INPUT:
-        return _check.path(path, "each FILE").read_bytes()
+        return _check.path(path, "a table").read_bytes()
     if sys.stdin is None:  # as after <&-
         raise ValueError("standard input is closed: pipe a table into it, or name a file")
     return sys.stdin.buffer.read()
