@@ -527,6 +527,7 @@ MISTAKES = [
     ((*MEANS, "--figure", "figure.gif"), None, 2, "--figure: must end in .png or .svg"),
     ((*MEANS, "--gap", 0.1), None, 2, "not allowed with argument --means"),
     (MEANS[:-2], None, 2, "one of the arguments --means --gap is required"),
+    ((*START, "--noise", "numpy"), ("run.json", ""), 2, "run.json exists already"),
     (("next", "none.json"), None, 2, "does not exist"),
     (("next", "arms.csv"), None, 2, "is no dpbai session"),
     (("status", "run.json"), ("run.json", '{"format": "dpbai session"}'), 2, "format"),

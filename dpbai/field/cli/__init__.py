@@ -49,13 +49,16 @@ def _main(argv: Sequence[str] | None) -> int:
         warnings.simplefilter("always")
         # These are for the authors of the packages that this one uses.
         warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.showwarning = _note
+        notes: list[str] = []
+        warnings.showwarning = lambda message, *_, **__: notes.append(f"note: {message}")
         try:
             if given.command in STEPS and current_thread() is main_thread():
                 interrupted += "; `dpbai status` shows what has been recorded"
                 # An exception, in place of the end of the process, so that this is printed.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             _run(given)
+            for note in notes:  # none beside an error, which is one line
+                complain(note)
             if sys.stdout and not sys.stdout.closed:
                 sys.stdout.flush()
         except BrokenPipeError:
@@ -110,7 +113,3 @@ def _failed(reason: object, code: int) -> int:
         reason = f"{reason.filename}: {reason.strerror}"
     complain(str(reason) or type(reason).__name__)
     return code
-
-
-def _note(message: Warning | str, *_: object, **__: object) -> None:
-    complain(f"note: {message}")
