@@ -71,7 +71,11 @@ def notes(arms: Arms) -> list[str]:
             "best arm may never be found: --intercept adds a constant"
         )
     indicators = arms.indicators
-    needless = _needless(features)
+    zero = np.flatnonzero(~features.any(axis=0)).tolist()
+    if zero:
+        way = "leave it out with --features" if features.any() else "use --one-hot"
+        found.append(f"{_columns(arms, zero)} 0 for all arms, and adds no information: {way}")
+    needless = [column for column in _needless(features) if column not in zero]
     if named := [column for column in needless if arms.sources[column] == arms.columns[column]]:
         found.append(f"{_columns(arms, named)} {_NEEDLESS}: leave it out with --features")
     for source, every in indicators.items():
