@@ -249,6 +249,37 @@ def test_a_run_that_ignores_features_has_no_notes_on_them(call, folder):
     assert (code, "Note:" in out) == (0, False)
 
 
+def test_of_two_arms_a_policy_with_a_misfit_ignores_the_features_and_says_so(done, folder):
+    printed = []
+    for table in ("a,1\nb,3\n", "a,5\nb,0.2\n"):
+        (folder / "arms.csv").write_text(f"arm,x\n{table}")
+        given = ("arms.csv", "--budget", 200, "--epsilon", 1)
+        printed.append(done("plan", *given, "--misfit", 0.001))
+        assert "Model: none. The features are ignored.\n" in printed[-1]
+        assert "Note:" not in printed[-1]
+        linear = done("plan", *given, "--misfit", 0)
+        assert "Model: means are exactly linear" in linear
+        assert "Note:" in linear
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        (("--policy", "baseline"), "This run does not rely on them."),
+        (("--misfit", "inf"), "This run does not rely on them."),
+        (("--misfit", 0.02), "This run allows for deviations of about 0.02"),
+    ],
+)
+def test_what_to_do_about_bent_means_depends_on_the_policy(options, way, call, done, answer):
+    call(*START, "--budget", 100_000, "--epsilon", 1, *options)
+    while "is finished" not in done("status", "run.json"):
+        answer("run.json", 0.4)
+    said = " ".join(done("recommend", "run.json").split())
+    assert "The releases do not fit means that are linear in the features" in said
+    assert way in said
+
+
 def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
     (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
     supposed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)

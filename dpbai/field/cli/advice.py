@@ -27,19 +27,9 @@ _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|
 
 def model(policy: dpbai.Policy, name: str = "") -> str:
     """Return what a policy, called by this name, assumes of the means."""
-    arms, dimension = len(policy.features), rank(policy.features)
-    misfit = policy.misfit if isinstance(policy, dpbai.DPDesign) else 0.0
-    if isinstance(policy, dpbai.Baseline):
-        text = "none. Each arm is estimated from its own rewards."
-    elif dimension == arms:
-        text = "none. The features leave all means free, and spare no pulls."
-    elif isinstance(policy, dpbai.DPBAI | dpbai.DPBAIGauss) and not pulls_max_det(dimension, arms):
-        text = (
-            f"none. With {dimension} features for {arms} arms, phase 1 pulls every arm, as "
-            "baseline does: the features spare no pulls."
-        )
-    elif misfit == math.inf:
-        text = "none. The features are ignored."
+    misfit = vars(policy).get("misfit", 0.0)
+    if reason := _assumes_nothing(policy):
+        text = f"none. {reason}"
     elif misfit:
         text = (
             f"means are linear in the features, up to deviations of about {misfit:g} of the reward "
@@ -53,10 +43,33 @@ def model(policy: dpbai.Policy, name: str = "") -> str:
     return f"Model{f' of {name}' if name else ''}: {text}"
 
 
+def _assumes_nothing(policy: dpbai.Policy) -> str:
+    """Return why a policy assumes nothing of the means, or an empty text."""
+    arms, dimension = len(policy.features), rank(policy.features)
+    if isinstance(policy, dpbai.Baseline):
+        return "Each arm is estimated from its own rewards."
+    if dimension == arms:
+        return "The features leave all means free, and spare no pulls."
+    if isinstance(policy, dpbai.DPBAI | dpbai.DPBAIGauss) and not pulls_max_det(dimension, arms):
+        return (
+            f"With {dimension} features for {arms} arms, phase 1 pulls every arm, as baseline "
+            "does: the features spare no pulls."
+        )
+    if _ignores_features(policy) or (vars(policy).get("misfit") and not dimension):
+        return "The features are ignored."
+    return ""
+
+
+def _ignores_features(policy: dpbai.Policy) -> bool:
+    """Return whether a policy takes no notice of features, as DPDesign of those of two arms."""
+    misfit = vars(policy).get("misfit", 0.0)
+    alone = misfit == math.inf or (misfit > 0 and len(policy.features) == 2)
+    return alone or isinstance(policy, dpbai.Baseline)
+
+
 def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
     """Return the model of a policy, and what to look at in a table of arms before a run."""
-    ignored = isinstance(policy, dpbai.DPDesign) and policy.misfit == math.inf
-    found = [] if ignored or isinstance(policy, dpbai.Baseline) else notes(arms)
+    found = [] if _ignores_features(policy) else notes(arms)
     return [model(policy), *(f"Note: {note}." for note in found)]
 
 
@@ -137,7 +150,9 @@ def fitted(session: Session) -> str:
         doubt = ", so this result says little" if found.power < _POWER else ""
         return f"The releases fit means that are linear in the features. {power}{doubt}."
     way = f"The answer may be wrong: plan the next run by {DEFAULT} with --misfit, or --one-hot."
-    if tau:
+    if _assumes_nothing(policy):
+        way = "This run does not rely on them."
+    elif tau:
         way = (
             f"This run allows for deviations of about {tau:g}; if larger ones are likely, give "
             "the next run a larger --misfit, or --one-hot."
