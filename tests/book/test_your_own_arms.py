@@ -204,9 +204,18 @@ def test_the_trace_shows_what_each_phase_released():
         )
     picture = figures.run_trace(session, means=dict(zip(LABELS, SHARES, strict=True)))
     assert len(picture.axes) == len(session.released) == 3
+    # From the bottom: what each phase dropped, and the survivor, each group by its last estimates.
+    rows, left = [], set(LABELS)
+    for released in session.released:
+        estimates = dict(zip(released.active, released.estimates, strict=True))
+        rows += sorted(left - set(released.survivors), key=estimates.get)
+        left = set(released.survivors)
+    rows = [session.recommendation, *reversed(rows)]
+    assert [text.get_text() for text in picture.axes[0].get_yticklabels()] == rows
+    assert picture.axes[0].yaxis_inverted()
     for axes, released in zip(picture.axes, session.released, strict=True):
         drawn = {
-            (LABELS[int(row)], value, container.get_label())
+            (rows[int(row)], value, container.get_label())
             for container in axes.containers
             for value, row in zip(*container.lines[0].get_data(), strict=True)
         }
@@ -216,7 +225,8 @@ def test_the_trace_shows_what_each_phase_released():
             for label, value in zip(released.active, released.estimates, strict=True)
         }
         (known,) = [line for line in axes.get_lines() if line.get_label() == "known mean"]
-        np.testing.assert_array_equal(known.get_xdata(), SHARES)
+        means = [SHARES[LABELS.index(label)] for label in rows]
+        np.testing.assert_array_equal(known.get_xdata(), means)
 
 
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")

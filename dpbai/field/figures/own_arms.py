@@ -38,8 +38,9 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     Returns
     -------
     Picture
-        A panel for each phase and a row for each arm. Bars are one standard deviation of the noise
-        and, at most, of sampling, from the plan alone.
+        A panel for each phase and a row for each arm: at the top the recommended one, then those
+        that were in play longest, and of these the ones with the largest last estimates. Bars are
+        one standard deviation of the noise and, at most, of sampling, from the plan alone.
 
     Raises
     ------
@@ -106,11 +107,12 @@ def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Pi
 
 
 def _shown(session: Session) -> list[Label]:
-    """Return the arms in their order; of many, those in the latest phases with best estimates."""
+    """Return the arms: the recommended one, then those estimated last, by their estimates."""
     last = {label: released.phase for released in session.released for label in released.active}
     estimates = session.estimates
-    furthest = sorted(estimates, key=lambda label: (-last[label], -estimates[label]))[:MOST_ROWS]
-    return [label for label in session.labels if label in set(furthest)]
+    best = session.recommendation
+    order = sorted(estimates, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
+    return order[:MOST_ROWS]
 
 
 def _short(text: str) -> str:
