@@ -126,13 +126,12 @@ def test_a_misfit_is_a_share_of_the_range_of_rewards_or_infinite(misfit):
 def test_the_usual_misfit_follows_the_precision_of_an_arms_own_mean():
     """Of its T / K rewards, of variance 1/4 at most, and of noise of variance 2 / epsilon^2."""
     found = []
-    for budget, epsilon in ((100, 1), (2000, 0.1), (1400, 1), (1700, 1), (2000, 1), (10**6, 9)):
+    for budget, epsilon in ((100, 1), (2000, 0.1), (500, 1), (600, 1), (2000, 1), (10**6, 9)):
         each = budget / len(FEATURES)
         deviation = math.sqrt(0.25 / each + 2 / (epsilon * each) ** 2)
         found.append(DPDesign(FEATURES, budget=budget, epsilon=epsilon).misfit)
         assert abs(found[-1] - min(max(0.04, 0.0055 / deviation), 0.06)) <= 0.005
-    assert found == sorted(found)
-    assert (found[0], found[1], found[-1]) == (0.04, 0.04, 0.06)
+    assert found == [0.04, 0.04, 0.05, 0.05, 0.06, 0.06]
 
 
 def test_the_usual_misfit_is_kept_by_replace_unless_the_usual_one_is_asked_for():

@@ -10,7 +10,7 @@ from scipy import optimize
 import dpbai
 from dpbai import DPDesign
 from dpbai.beyond.contrast import combination, combinations
-from dpbai.beyond.rehearsal import Timetable
+from dpbai.beyond.rehearsal import Rehearsal, Timetable
 from dpbai.field import cli
 
 RNG = np.random.default_rng(1)
@@ -193,12 +193,36 @@ def test_a_session_asks_for_arms_that_are_out_and_keeps_its_promise(tmp_path):
     assert len(second.statistic) == 1
 
 
-def test_noise_that_is_dearer_than_a_first_phase_rules_it_out():
-    """Then the survivors would be chosen too early, whatever made-up arms say."""
-    for epsilon, allowed in ((0.2, False), (1.0, True)):
-        policy = DPDesign(SPHERE, budget=400, epsilon=epsilon, misfit=0)
-        assert policy.timetable.anywhere <= allowed
-    assert not DPDesign(np.eye(5), budget=400, epsilon=1.0, misfit=0).timetable.anywhere
+def test_it_is_no_candidate_where_two_survivors_would_be_chosen_too_early():
+    """Or where other arms say nothing of them. A basis has 4 arms, and the first phase 3/5."""
+
+    def share(budget, epsilon, features=SPHERE):
+        return DPDesign(features, budget=budget, epsilon=epsilon, misfit=0)._anywhere
+
+    assert share(600, 1.0) == share(1334, 0.2) == pytest.approx(0.6)
+    assert share(599, 1.0) == 0  # fewer than ten pulls to an arm
+    assert share(1333, 0.2) == 0  # the noise of a basis costs 4 * 8 / epsilon^2 = 800 pulls
+    assert share(1334, 1.0, np.eye(5)) == 0
+    assert not DPDesign(SPHERE, budget=1333, epsilon=0.2, misfit=0).timetable.anywhere
+
+
+def test_a_further_phase_must_gain_half_a_standard_error_and_pulls_of_any_arm_be_better():
+    """Of 2500 runs a standard error is 0.01 at most."""
+    one, two = Timetable((5, 1), (90,)), Timetable((5, 2, 1), (50, 40))
+    anywhere = replace(two, anywhere=True)
+
+    class Foreseen(Rehearsal):
+        def __init__(self, *rates):
+            self.candidates, self.runs = [one, two, anywhere], 2500
+            self.rates = dict(zip(self.candidates, rates, strict=True))
+
+        def success(self, timetable, runs=None):  # noqa: ARG002
+            return self.rates[timetable]
+
+    assert Foreseen(0.75, 0.754, 0.75).choice() == one
+    assert Foreseen(0.75, 0.756, 0.756).choice() == two
+    assert Foreseen(0.75, 0.756, 0.7561).choice() == anywhere
+    assert Foreseen(0.75, 0.74, 0.7501).choice() == anywhere
 
 
 def test_the_command_line_asks_for_arms_that_are_out_and_lists_them_first(tmp_path, capsys):
