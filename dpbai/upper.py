@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from dpbai import _check
-from dpbai.hardness import Hardness, Regime, hardness, regime
+from dpbai.hardness import Hardness, hardness
 from dpbai.instance import Instance
 from dpbai.lemmas import (
     FINITE_CONSTANT,
@@ -31,11 +31,9 @@ from dpbai.schedule import Schedule, ceil_div, dp_bai_collections, pulls_max_det
 
 __all__ = [
     "ExplicitBound",
-    "Regime",
     "Step",
     "explicit_upper_bound",
     "gauss_upper_bound",
-    "regime",
     "theorem_bound",
 ]
 

@@ -21,6 +21,7 @@ import dpbai
 from dpbai import audits, beyond, lemmas, lower, noise, scaling, schedule, tails, upper
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
+from dpbai.hardness import regime
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 INSTANCE = dpbai.Instance(X, [0.1, 0.2])
@@ -170,8 +171,8 @@ CALLS |= {
     "lemmas.second_stage_elimination": (
         lemmas.second_stage_elimination, {"epsilon": 1.0, **BOUND},
     ),
-    "upper.regime": (
-        upper.regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
+    "hardness.regime": (
+        regime, {"hard": HARDNESS, "dimension": 2, "budget": 9, "delta": 0.1},
     ),
     "DPHalving": (dpbai.DPHalving, {"features": X, **PLAN}),
     "beyond.joint_bound": (

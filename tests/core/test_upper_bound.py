@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import dpbai
+from dpbai.hardness import regime
 from dpbai.lemmas import suboptimal_arm, suboptimal_arm_gauss
 from dpbai.tails import laplace_sum
-from dpbai.upper import regime
 
 
 def _instance(arms, dimension, seed=0):
