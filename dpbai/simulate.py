@@ -1,4 +1,4 @@
-"""Monte Carlo: run a policy many times on an instance, at a cost that ignores the budget.
+"""Monte Carlo: run a policy many times on an instance, at a cost independent of the budget.
 
 Policies use sums of rewards, which the reward laws draw exactly. Trials that share an active set
 share a plan and are one array operation; where a phase splits them over many active sets, the sums
@@ -109,16 +109,23 @@ def binomial_interval(
     successes: int, trials: int, risk: float, method: IntervalMethod
 ) -> tuple[float, float]:
     """Return a confidence interval that misses a probability with this `risk` on each side."""
-    failures = trials - successes
     if method == "exact":
-        low = special.betaincinv(successes, failures + 1, risk) if successes else 0.0
-        high = special.betainccinv(successes + 1, failures, risk) if failures else 1.0
-    else:
-        z = -special.ndtri(risk)
-        centre = (successes + z**2 / 2) / (trials + z**2)
-        half = z * math.sqrt(successes * failures / trials + z**2 / 4) / (trials + z**2)
-        low, high = centre - half if successes else 0.0, centre + half if failures else 1.0
-    return float(low), float(high)
+        low, high = clopper_pearson(successes, trials, risk)
+        return float(low), float(high)
+    failures, z = trials - successes, -float(special.ndtri(risk))
+    centre = (successes + z**2 / 2) / (trials + z**2)
+    half = z * math.sqrt(successes * failures / trials + z**2 / 4) / (trials + z**2)
+    return centre - half if successes else 0.0, centre + half if failures else 1.0
+
+
+def clopper_pearson(
+    successes: int | IntArray, trials: int, risk: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the limits of Clopper and Pearson, each of which is wrong with probability `risk`."""
+    hits, misses = np.asarray(successes), trials - np.asarray(successes)
+    low = special.betaincinv(np.maximum(hits, 1), misses + 1, risk)
+    high = special.betainccinv(hits + 1, np.maximum(misses, 1), risk)
+    return np.where(hits > 0, low, 0.0), np.where(misses > 0, high, 1.0)
 
 
 def simulate(
@@ -149,8 +156,8 @@ def simulate(
     Raises
     ------
     ValueError
-        If `trials` is below 1, policy and instance differ in the number of arms, or a plan is not
-        the one asked for or overspends.
+        If `trials` is below 1, policy and instance differ in the number of arms, or a plan is
+        for another phase or exceeds the budget.
     """
     trials = _check.trials(trials)
     Stage.on(policy, instance)

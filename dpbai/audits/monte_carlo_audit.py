@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import special
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
 from dpbai.phase import Policy, remembers
 from dpbai.plans import Stage, Transcript, arms_of
 from dpbai.ranking import sorted_rows
+from dpbai.simulate import clopper_pearson
 
 Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
 RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
@@ -107,7 +107,7 @@ def monte_carlo_audit(
 def run_on_table(
     policy: Policy, table: RewardTable, trials: int, rng: np.random.Generator
 ) -> Counter[Transcript]:
-    """Return how often each transcript came of so many runs on a fixed reward table."""
+    """Return how often each transcript occurred in the runs on a fixed reward table."""
     _check.kind(rng, "rng", np.random.Generator)
     first = Stage.first(policy)
     rows, trials = _rows(table, len(first.active)), _check.trials(trials)
@@ -180,11 +180,8 @@ def _telling_event(
 def _log_ratio_bound(
     first: IntArray, second: IntArray, runs: int, delta: float, level: float
 ) -> FloatArray:
-    """Return a lower bound on log((P - delta) / P') from hits of so many runs each."""
-    miss = (1 - level) / 2
-    low = np.where(first > 0, special.betaincinv(np.maximum(first, 1), runs - first + 1, miss), 0.0)
-    high = np.where(
-        second < runs, special.betaincinv(second + 1, np.maximum(runs - second, 1), 1 - miss), 1.0
-    )
+    """Return a lower bound on log((P - delta) / P') from hits of `runs` runs each."""
+    risk = (1 - level) / 2
+    low, high = clopper_pearson(first, runs, risk)[0], clopper_pearson(second, runs, risk)[1]
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(low - delta, 0)) - np.log(high))
