@@ -1,7 +1,7 @@
 """Companion to "Fixed-Budget Differentially Private Best Arm Identification".
 
-A policy plans phases, engines execute the plans: see `Phase`, `simulate` and `study`. Names arrive
-when they are first used, each with no more of the library than it needs; `__init__.pyi` lists them.
+A policy plans phases, and engines execute the plans: see `Phase`, `simulate` and `study`. Names are
+imported when they are first used; `__init__.pyi` lists them.
 """
 
 import lazy_loader

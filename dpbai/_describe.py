@@ -76,6 +76,6 @@ def rounded_up(value: float) -> str:
 
 
 def _ceiling(value: float, digits: int) -> str:
-    """Return a value in so many digits, rounded up."""
+    """Return a value in this number of digits, rounded up."""
     context = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"

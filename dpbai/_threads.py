@@ -46,7 +46,7 @@ class _OneThread(ContextDecorator):
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Find NumPy's BLAS and SciPy's, which whoever plans has imported."""
+    """Find the BLAS libraries of NumPy and SciPy, which are imported by then."""
     return ThreadpoolController()
 
 

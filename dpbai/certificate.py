@@ -33,8 +33,8 @@ _ROUNDING = 1e-9  # a relative difference below it is rounding
 class Certificate:
     """An (epsilon, delta) that a run satisfies for neighbouring reward tables.
 
-    It covers every plan that a run may come to, not only those that it came to: which these are
-    depends on the rewards, so that their own losses alone would promise too much.
+    It covers every plan that a run may execute, not only those that it executed: which these are
+    depends on the rewards, so that their losses alone are no guarantee.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ class Certificate:
     def covers(self, visited: Certificate) -> bool:
         """Return whether the plans of `visited` lose no more than this guarantee of all plans."""
         pairs = zip_longest(visited.losses, self.losses, fillvalue=0.0)
-        dearer = any(lost > promised * (1 + _ROUNDING) for lost, promised in pairs)
-        return not self.complete or not (dearer or visited.delta > self.delta)
+        larger = any(lost > covered * (1 + _ROUNDING) for lost, covered in pairs)
+        return not self.complete or not (larger or visited.delta > self.delta)
 
     def after(
         self, visited: Certificate, losses: Sequence[float], notes: Iterable[str]
@@ -158,13 +158,13 @@ def certificate(
         of all arms at one time, of which the dual decision maker reads one (table-DP). "pull
         index": in the n-th reward of every arm, each of which may be read.
     group : int, default 1
-        Tables may differ in so many of these. Group privacy: k epsilon for Laplace noise, k times
+        In how many of these tables may differ. Group privacy: k epsilon for Laplace noise, k times
         the shift for Gaussian noise.
     reward_bound : float, default 1
         Rewards lie in [0, reward_bound], as in `Instance.reward_bound`.
     limit : int, default 500
-        Up to so many active sets of a phase are enumerated; of more, so many are drawn, and the
-        certificate is not `complete`.
+        The largest number of active sets of a phase that are enumerated. If there are more, this
+        number of them is drawn, and the certificate is not `complete`.
     mechanism : Mechanism, optional
         What draws the noise in a computer, such as `OpenDPNoise`: its account is used, for a
         statistic that is rounded once to doubles, as in a `Session`. By default all numbers are
@@ -173,10 +173,10 @@ def certificate(
     Raises
     ------
     ValueError
-        If an argument is out of range, a plan is not the one asked for or overspends, or is another
-        when asked for again, or the loss of more than one reward is not known for the noise.
+        If an argument is out of range; a plan is for another phase, exceeds the budget, or differs
+        when it is made again; or the loss of more than one reward is not known for the noise.
     TypeError
-        If the mechanism does not know the noise of a plan.
+        If the mechanism cannot draw the noise of a plan.
 
     Notes
     -----
@@ -229,7 +229,7 @@ def _certificate(
         _check.kind(mechanism, "mechanism", Mechanism)
     copies = 1
     if neighbours == "pull index":
-        # A run pulls at most so many arms, and reads the n-th reward of each at most once.
+        # The most arms that a run pulls; it reads the n-th reward of each at most once.
         pulled = sum(max((len(phase.pulled) for phase in phases), default=0) for phases in plans)
         copies = min(arms, pulled)
     laws = {type(phase.noise) for phase in chain.from_iterable(plans)}

@@ -1,7 +1,7 @@
 """The lemmas of the proof of Theorem 4.2: how one arm, and then one phase, can go wrong.
 
-If the best arm is dropped, so many of the arms whose gap is at least Delta_(i) beat it that
-Markov's inequality gives a bound (`Elimination`), for any i. The paper's two elimination lemmas
+If the best arm is dropped, a number of arms whose gap is at least Delta_(i) beat it, and Markov's
+inequality gives a bound (`Elimination`), for any i. The paper's two elimination lemmas
 choose i; where they fail, another i closes the gap: i = 2, a union bound over the suboptimal arms,
 where ceil(d^2/4) = 1 (d <= 2) makes the paper's Delta_(1) = 0; and i about min(d^2, s_p)/4 in the
 last phase of the first stage under `convention="printed"`, where the paper divides by g_1 - g_0 + 1

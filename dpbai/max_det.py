@@ -54,9 +54,9 @@ def max_det(vectors: ArrayLike | Span, *, max_subsets: int = MAX_SUBSETS) -> Max
         Feature vectors, K >= 1, or their `Span`. They need not span R^d: the collection has as many
         arms as the rank r.
     max_subsets : int, default 10**6
-        Up to so many subsets of r arms are compared, with ties going to the smallest indices;
-        above, a swap search (maxvol, Goreinov et al., 2010) starts from a column-pivoted QR
-        decomposition.
+        The largest number of subsets of r arms that are compared; of equal ones the first is
+        returned. Above, a swap search (maxvol, Goreinov et al., 2010) starts from a column-pivoted
+        QR decomposition.
     """
     span = Span.of(vectors)
     _check.whole(max_subsets, "max_subsets", least=0)

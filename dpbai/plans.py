@@ -33,7 +33,7 @@ def arms_of(policy: Policy) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Where a run is: the arms in play, and the phases that were executed before, oldest first.
+    """The state of a run: the active arms, and the phases executed before, oldest first.
 
     Every engine walks the tree of phases by `first`, `phase` and `then`.
     """
@@ -184,7 +184,7 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
     """Return the plans of each phase, over all active sets that may survive, and whether all.
 
     When a phase has more than `limit` active sets, some of them are drawn at random. A policy of a
-    foreign class is asked for each plan again in the end, in reverse order.
+    foreign class must make each plan again in the end, in reverse order.
     """
     rng = np.random.default_rng(0)
     stages, plans, complete = [Stage.first(policy)], [], True
@@ -207,17 +207,17 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
 
 def _distinct(stages: list[Stage]) -> list[Stage]:
-    """Return one stage of those with the same plan, the dearest, without the ends of runs."""
-    dearest: dict[object, Stage] = {}
+    """Return, of stages with the same plan, the one with the most pulls; no ends of runs."""
+    chosen: dict[object, Stage] = {}
     for stage in stages:
         if not stage.ended:
-            rival = dearest.get(stage.key, stage)
-            dearest[stage.key] = max(rival, stage, key=lambda stage: stage.spent)
-    return sorted(dearest.values(), key=lambda stage: stage.active)
+            other = chosen.get(stage.key, stage)
+            chosen[stage.key] = max(other, stage, key=lambda stage: stage.spent)
+    return sorted(chosen.values(), key=lambda stage: stage.active)
 
 
 def _check_pure(stage: Stage) -> None:
-    """Raise ValueError if a policy plans the phase differently when it is asked again."""
+    """Raise ValueError if a policy plans the phase differently the second time."""
     phase, again = stage.phase, replace(stage).phase
     for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses", "delta"):
         if not np.array_equal(getattr(phase, name), getattr(again, name)):

@@ -66,7 +66,7 @@ class Schedule:
     convention : {"printed", "proof"}
         The sequence of sizes of Sec. 3, or that of the proof.
     budget_rule : {"strict", "printed"}
-        Whether T' is lowered until the dearest plan that any active sets can cause stays within T.
+        Whether T' is lowered until no active sets can cause more than T pulls.
     collections : callable
         `collections(size, dimension)` gives the numbers of arms that a phase with `size` active
         arms may pull.
@@ -175,7 +175,7 @@ class Schedule:
         """T' under the budget rule."""
         if self.budget_rule == "printed":
             return self.printed_budget
-        # The cost of the dearest plan never falls as T' grows. `bisect` would be stopped at 2^31
+        # The most pulls never fall as T' grows. `bisect` would be stopped at 2^31
         # where that is the longest list.
         low, high = 0, self.printed_budget
         while low < high:

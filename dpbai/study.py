@@ -200,7 +200,7 @@ class CellFile:
             self._append(self._head)
 
     def read(self, cells: int, arms: int, trials: int) -> dict[int, Simulation]:
-        """Return the finished ones of so many cells, by number."""
+        """Return the finished ones of the `cells`, by number."""
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         head, *lines = whole.decode(errors="replace").splitlines(keepends=True) or [""]

@@ -1,4 +1,4 @@
-"""The house: what may import what, and what arrives only when it is used."""
+"""What each part of the library may import, and what is imported only when it is used."""
 
 import ast
 import json

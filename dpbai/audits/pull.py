@@ -113,8 +113,8 @@ def _output_law(
                             reached[*history, (arm, reward)] = probability * float(chance) * share
             if len(reached) > MOST_HISTORIES:
                 raise ValueError(
-                    f"policy may come to more than {MOST_HISTORIES} histories within its budget of "
-                    f"{policy.budget} pulls, and each of them is gone through: take fewer pulls"
+                    f"policy must have at most {MOST_HISTORIES} histories, all of which are "
+                    f"enumerated, and has more in {policy.budget} pulls: take a smaller budget"
                 )
     law: defaultdict[Output, float] = defaultdict(float)
     for history, probability in reached.items():

@@ -30,7 +30,7 @@ Law = dict[Survivors, FloatArray]
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
 _NARROW = 1e-5
-BLOCK = 1000  # rows of means that are gone through at once
+BLOCK = 1000  # rows of means in one array operation
 
 
 def log_survival(phase: Phase, means: FloatArray) -> Law:

@@ -51,7 +51,7 @@ class LatticeVariable:
         high = min(count, math.ceil(count * share + reach))
         if high - low > _MOST_POINTS:
             raise RoughDensityError(
-                f"a lattice of {high - low} points would have to be gone through"
+                f"a lattice of {high - low} points is too large for a sum over it"
             )
         points = np.arange(low, high + 1)
         self._points: FloatArray = start + step * points.astype(np.float64)

@@ -175,7 +175,7 @@ def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
 
 
 def _uniform_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
-    """Return log(sinh(x) / x) for x = mean z / pulls, so many times."""
+    """Return pulls log(sinh(x) / x) for x = mean z / pulls."""
     x = mean / pulls * z
     x = np.where(x.real < 0, -x, x)  # the function is even
     result: ComplexArray = np.zeros(x.shape, dtype=complex)

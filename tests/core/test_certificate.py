@@ -721,7 +721,7 @@ def test_what_is_certified_is_what_is_executed(maker, epsilon):
     assert certified.complete
     assert certified.epsilon == pytest.approx(epsilon)
     assert 0.4 * epsilon < dpbai.exact_audit(policy).epsilon <= epsilon * (1 + 1e-12)
-    # With too many active sets to look at, nobody's list is believed but the library's own.
+    # With too many active sets to enumerate, only lists of the library's own policies count.
     many = np.random.default_rng(0).normal(size=(30, 6))
     assert not dpbai.certificate(maker(many, budget=900, epsilon=0.5), limit=5).complete
 

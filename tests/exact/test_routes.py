@@ -192,7 +192,7 @@ def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
     ],
 )
 def test_what_rounding_errors_hide_is_refused(means, pulls, rtol):
-    """Exponents of 1e5 and more leave no digit of what differs: it was told as 0, or 200 times.
+    """Exponents of 1e5 and more leave no digit of what differs: it was 0, or 200 times too large.
 
     With n pulls each and w, the ratio of the means, below 1/n, the error is w^n E[(V_1 + .. +
     V_n)^n] / n!, with V uniform on [0, 1]: w^n n! S(2n, n) / (2n)!, S of the second kind.
