@@ -234,9 +234,7 @@ def test_laws_of_too_many_histories_are_refused_before_they_are_listed(monkeypat
             lambda: output_law(WinStay(3, 24, 1.0), np.zeros((3, 24))),
             lambda: bernoulli_law(WinStay(2, 24, 1.0), [0.5, 0.4]),
         ):
-            with pytest.raises(
-                ValueError, match=r"at most 512 histories, .* a smaller budget"
-            ):
+            with pytest.raises(ValueError, match=r"at most 512 histories, .* a smaller budget"):
                 law()
 
 
