@@ -7,7 +7,8 @@ rank r to k, with m pulls before rounding up, drops the best arm with probabilit
     (s - k) (4/3)^min(s, r(r+1)/2) exp(-m min(Delta^2 / (2r), epsilon Delta / (8r))),
 
 Delta = Delta_(k+1): as r is the largest variance of a G-optimal design (Kiefer and Wolfowitz), a
-released sum has a weight of at most 2r/m in any difference of two estimates.
+released sum has a weight of at most 2r/m in any difference of two estimates. Designs and pulls are
+computed, and so m is taken a millionth smaller (`_SHORT`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from dpbai.policies import ODLinBAI
 from dpbai.scaling import Span
 from dpbai.upper import check_match
 
-_DESIGN = 1 + 1e-8  # largest variance of a computed G-optimal design, divided by the rank
+# The largest variance of a computed design exceeds the rank by up to 1e-8 of it, and an arm's pulls
+# may fall short of its share of m by up to 1e-6, at least one pull as they are.
+_SHORT = 1 / (1 + 1e-8) / (1 + 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +116,12 @@ def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
         raise TypeError(f"policy must be DPHalving itself, got {type(policy).__name__}")
     check_match(policy, instance, linear=True)
     check_one_best(instance)
-    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase)
+    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase) * _SHORT
     value, exponents = 0.0, []
     for size, keep in pairwise(policy.sizes):
         if keep < size:
             rank, gap = min(policy.dimension, size), float(gaps[keep])
-            spread = 2 * rank * _DESIGN
+            spread = 2 * rank
             exponents.append(pulls * min(gap * gap, policy.epsilon * gap / 4) / spread)
             sums = 0 if math.isinf(policy.epsilon) else min(size, rank * (rank + 1) // 2)
             value += (size - keep) * (4 / 3) ** sums * exp_bound(-exponents[-1])
