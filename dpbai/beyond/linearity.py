@@ -161,9 +161,10 @@ def misfit(
     at most `level`. An arm is compared only if both phases estimate it: the survivors of a phase
     say nothing about an arm that it dropped because the model underestimated its mean.
 
-    This is proved for phases whose pulls do not depend on the other's release: a holdout, and
-    phases of policies that pull as often whichever arms survive. `DPDesign` divides the pulls of
-    later phases by what has survived, which the limits do not allow for.
+    This is proved for second phases whose estimate of an arm does not depend on which others
+    survive: a holdout, and a phase of `DPBAI` that pulls all its arms. Where it does, as in a phase
+    with a Max-Det collection of survivors, or of `DPDesign`, which divides its pulls by what has
+    survived, the limits do not allow for the choice.
     """
     threshold = limits(first, second, level=level, candidates=candidates)
     arms, *decoders = _common(first, second)
