@@ -126,6 +126,31 @@ def test_a_misfit_of_twice_the_limit_is_found() -> None:
     assert missed <= 40
 
 
+def test_without_chance_dp_bai_finds_the_best_arm_if_max_det_phases_bear_the_misfit() -> None:
+    """Exact means, off by up to zeta: it is enough that Delta_(s_(p+1) + 1) > 2 (d_p + 1) zeta."""
+    rng = np.random.default_rng(0)
+    found = {True: [], False: []}  # by whether the phases bear it
+    for _ in range(80):
+        dimension = rng.integers(2, 4)
+        features = np.column_stack([np.ones(20), rng.normal(size=(20, dimension - 1))])
+        linear = features @ rng.normal(size=dimension)
+        zeta = np.ptp(linear) * 10 ** rng.uniform(-3, 0)
+        means = linear + zeta * rng.uniform(-1, 1, size=20)
+        gaps = np.sort(means.max() - means)
+        policy = dpbai.DPBAI(features, budget=900, epsilon=math.inf)
+        active, bears = np.arange(20), True
+        for index, keep in enumerate(policy.schedule.sizes[1:], start=1):
+            phase = policy.phase(index, active.tolist())
+            if phase.decoder_matrix is not None:
+                bears &= bool(gaps[keep] > 2 * (len(phase.pulled) + 1) * zeta)
+            estimates = phase.decoder @ phase.statistic(means[list(phase.pulled)])
+            active = np.sort(active[np.argsort(-estimates)[:keep]])
+        found[bears].append(active[0] == means.argmax())
+    assert all(found[True])
+    assert len(found[True]) > 10
+    assert not all(found[False])
+
+
 def test_a_holdout_loses_its_epsilon_and_eliminates_no_arm() -> None:
     phase = linearity.holdout([3, 40], pulls=70, epsilon=0.7)
     assert phase.losses == pytest.approx((0.7, 0.7))
