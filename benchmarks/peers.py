@@ -138,8 +138,8 @@ class Oracle:
         shares = np.exp(logs - logs.max())
         shares /= shares.sum()
         shares = np.maximum(shares, 1e-12)
-        n, fee, arms = self.budget * shares, 8 / self.epsilon**2, self.features
-        moments = (arms.T * (4 * n**2 / (n + fee))) @ arms
+        n, ratio, arms = self.budget * shares, 8 / self.epsilon**2, self.features
+        moments = (arms.T * (4 * n**2 / (n + ratio))) @ arms
         inverse = np.linalg.inv(moments + 1e-9 * np.trace(moments) * np.eye(len(moments)))
         rivals = np.arange(len(arms)) != self.instance.best
         contrasts = arms[self.instance.best] - arms[rivals]
@@ -147,7 +147,7 @@ class Oracle:
         deviation = np.sqrt(np.maximum((contrasts @ inverse * contrasts).sum(axis=1), 1e-12))
         lead = self.instance.gaps[rivals] / deviation
         slope = stats.norm.pdf(lead) * lead / (2 * deviation**2)
-        down = -(slope @ moved**2) * 4 * n * (n + 2 * fee) / (n + fee) ** 2 * self.budget
+        down = -(slope @ moved**2) * 4 * n * (n + 2 * ratio) / (n + ratio) ** 2 * self.budget
         return float(stats.norm.sf(lead).sum()), shares * (down - down @ shares)
 
 

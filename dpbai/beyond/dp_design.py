@@ -165,9 +165,9 @@ class DPDesign:
     The first of several takes 2/5, 3/5 or 4/5 of T, and the others share the rest equally. All
     these are rehearsed (`beyond.rehearsal`), where a further phase must add at least half a
     standard error; and two phases of which the last pulls any arms, if they are better than all
-    others. `phases` fixes the number, and leaves sizes and shares to the
-    rehearsal; more phases than are tried otherwise take half of T first, and go from 12 arms (at
-    least one for each phase) to 2 by equal factors.
+    others. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases
+    than are tried otherwise take half of T first, and go from 12 arms (at least one for each phase)
+    to 2 by equal factors.
     """
 
     features: FloatArray

@@ -193,9 +193,13 @@ class Game:
         """What makes the information of all pulls on one arm the same at all stages."""
         return 4 * (self.total + self.share * self.noise_ratio) / (self.total + self.noise_ratio)
 
+    def information(self, pulls: FloatArray | IntArray) -> FloatArray:
+        """Return the information that the pulls of each arm carry, with the share of the noise."""
+        return information(pulls, self.share * self.noise_ratio) * (self.scale / 4)
+
     def moments(self, pulls: FloatArray | IntArray) -> FloatArray:
         """Return V for each of B divisions, shape (B, r, r)."""
-        each = information(pulls, self.share * self.noise_ratio) * (self.scale / 4)
+        each = self.information(pulls)
         moments = self.prior + (self.pulled.T * each[:, None, :]) @ self.pulled
         # Where pulls do not tell all contrasts, variances are to be very large, not infinite.
         ridge = _RIDGE * moments.diagonal(axis1=1, axis2=2).max(axis=1)
@@ -346,9 +350,7 @@ class Game:
         weighted = _weighted_contrasts(weights, self.facing)[0]
         half = self.pulled @ inverse
         shared, gained = half @ self.pulled.T, half @ weighted @ half.T
-        price = 1 / np.maximum(
-            information(pulls[some], self.noise_ratio) * (self.scale / 4), _LEAST
-        )
+        price = 1 / np.maximum(self.information(pulls[some]), _LEAST)
         into = price[:, None] + shared.diagonal()[others]
         out = (shared.diagonal()[some] - price)[:, None]
         both = np.ix_(some, others)
@@ -427,10 +429,7 @@ class Division:
         Estimates with covariance C = (p, q; q, r) so far will have (C^-1 + diag(w))^-1.
         """
         first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
-        one, other = (
-            information(first, self.noise_ratio),
-            information(pulls - first, self.noise_ratio),
-        )
+        one, other = (information(n, self.noise_ratio) for n in (first, pulls - first))
         # p + r - 2 q and p r - q^2 come from the contrast: as differences they would have no digits
         # left where arms are nearly alike.
         whiten = whitening(self.vectors, np.zeros(2), self.prior)

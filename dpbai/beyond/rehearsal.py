@@ -63,10 +63,11 @@ def timetables(
     misfit: bool = False,
     anywhere: float = 0.0,
 ) -> Iterator[Timetable]:
-    """Yield the candidates, those with fewer phases first; one to three, if `phases` is None.
+    """Yield the candidates, those with fewer phases first.
 
-    The first phase needs at least `least` pulls; the others need one each. `anywhere` is the share
-    of the first phase in the candidate that may pull any arm, which comes last; 0 if there is none.
+    If `phases` is None they have one to three, with a misfit up to four. The first phase needs at
+    least `least` pulls; the others need one each. `anywhere` is the share of the first phase in the
+    candidate that may pull any arm, which comes last; 0 if there is none.
     """
     candidates = _TRIED_WITH_MISFIT if misfit else _TRIED
     for number in (1, *candidates) if phases is None else (phases,):

@@ -287,7 +287,7 @@ def test_arms_in_any_order_are_planned_alike(arms, phases, epsilon, seed, misfit
     assert paths[0] == paths[1]
 
 
-def test_wrong_arguments_are_told():
+def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="budget must be at least 6 to pull each planned arm once"):
         DPDesign(np.eye(4), budget=5, epsilon=1.0, phases=3)
     with pytest.raises(ValueError, match="phases must be at most 3 for 4 arms, got 4"):

@@ -162,10 +162,10 @@ def test_the_features_of_two_arms_count_with_misfit_0_only():
         np.testing.assert_array_equal(phase.decoder, positive[0].decoder)
 
 
-def test_releases_say_whether_means_are_linear_as_often_as_is_told():
+def test_releases_say_whether_means_are_linear_as_often_as_stated():
     """Linear means are doubted in 36 of 300 runs at most: 15 are expected, with a s.d. of 3.8.
 
-    Means that are off are doubted in the share of runs that `power` tells, within five s.d.
+    Means that are off are doubted in the share of runs that `power` states, within five s.d.
     """
     features = np.column_stack([np.ones(12), np.arange(12)])
     phase = DPDesign(np.eye(12), budget=6000, epsilon=1, phases=1, misfit=0).phase(1, range(12))

@@ -262,7 +262,7 @@ def test_two_arms_known_a_little_are_divided_best_however_alike_they_are(away, r
     assert found.variance == pytest.approx(least, rel=1e-7, abs=0)
 
 
-def test_wrong_arguments_are_told():
+def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="pulls must be at least 3, got 2"):
         private_design(np.eye(3), pulls=2, epsilon=1.0)
     with pytest.raises(ValueError, match="epsilon must be positive, got 0"):
