@@ -162,6 +162,12 @@ def test_the_privacy_loss_of_a_policy_that_is_not_private_shows():
     assert pull_audit(Arbitrary(2, 2, 0)).epsilon > 1
 
 
+def test_an_output_that_one_law_rules_out_has_an_infinite_ratio():
+    sure, even = {"a": 1.0}, {"a": 0.5, "b": 0.5}
+    assert log_ratio(even, sure) == math.inf
+    assert log_ratio(sure, even) == math.log(2)
+
+
 def _worst_change(policy, n, p, q):
     """The log of the largest ratio of output probabilities when arm 0 has mean p, and q."""
     stopped = EarlyStopping(policy, n, 0)

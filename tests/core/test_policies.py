@@ -164,6 +164,14 @@ def test_pulls_of_a_design_are_rounded_up_in_exact_arithmetic():
     assert policy.phase(1, range(75)).pulls == (7,) * 75
 
 
+def test_an_excess_below_a_millionth_is_not_rounded_up():
+    """The best weights of three lines at equal angles are 1/3, which a solver finds nearly."""
+    angles = np.pi * np.arange(3) / 3
+    policy = ODLinBAI(np.column_stack([np.cos(angles), np.sin(angles)]), budget=33)
+    assert policy.pulls_per_phase == 30
+    assert policy.phase(1, range(3)).pulls == (10, 10, 10)
+
+
 def test_estimates_of_od_linbai_are_least_squares():
     instance = ladder()
     phase = ODLinBAI(instance.features, budget=300).phase(1, range(20))
