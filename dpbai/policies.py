@@ -185,7 +185,7 @@ class DPBAIGauss(DPBAI):
 class ODLinBAI(_Planner):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
-    By Yang and Tan (NeurIPS 2022). It releases the moment vector U = sum of a x over all pulls.
+    By Yang and Tan (2022). It releases the moment vector U = sum of a x over all pulls.
     R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
     sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
     arms, or all if there are fewer; the last phase keeps one. The support of a design in rank r is

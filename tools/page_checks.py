@@ -145,6 +145,23 @@ def untypeset_formulas(page: Page) -> list[str]:
     )
 
 
+def raw_tex(page: Page) -> list[str]:
+    """TeX stands in formulas and in code only."""
+    return page.evaluate(
+        r"""() => {
+          const article = document.querySelector("article");
+          const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+          const found = [];
+          while (texts.nextNode()) {
+            const { data, parentElement } = texts.currentNode;
+            const meant = parentElement.closest("pre, code, script, style, .math, mjx-container");
+            if (!meant && /\{\\|\\[a-z]+\{/.test(data)) found.push("TeX in the text: " + data);
+          }
+          return found;
+        }"""
+    )
+
+
 def overflow(page: Page) -> list[str]:
     """At the width of a phone, the page does not scroll sideways."""
     resize(page, PHONE)
@@ -344,6 +361,7 @@ def axe_violations(page: Page) -> list[str]:
 PageCheck = Callable[[Page], list[str]]
 PAGE_CHECKS: list[PageCheck] = [
     untypeset_formulas,
+    raw_tex,
     heading_order,
     undescribed_images,
     misnamed_folds,

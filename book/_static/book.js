@@ -29,9 +29,9 @@ function keepScrollable(article) {
 
 // Printed columns stay columns on a phone, and scroll; sentences go on in the next line.
 function keepColumns() {
-  for (const printed of document.querySelectorAll("article .cell_output pre")) {
+  for (const printed of document.querySelectorAll("article :is(.cell_output, .highlight-none) pre")) {
     const rows = printed.textContent.split("\n").filter((line) => /\S {2,}\S/.test(line));
-    printed.classList.toggle("columns", rows.length > 2);
+    printed.classList.toggle("columns", rows.length > 1);
   }
 }
 

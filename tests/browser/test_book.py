@@ -50,6 +50,16 @@ def test_links(name: str) -> None:
     assert page_checks.broken_links(HTML / name) == []
 
 
+def test_a_work_that_the_reference_names_is_in_the_bibliography() -> None:
+    page = BeautifulSoup((HTML / "book" / "bibliography.html").read_text("utf-8"), "html.parser")
+    works = [work.get_text() for work in page.select(".citation p")]
+    pages = [path.read_text("utf-8") for path in (HTML / "book" / "api").glob("*.html")]
+    named = set(re.findall(r"([A-Z]\w+),? \(?((?:19|20)\d\d)[,)]", "\n".join(pages)))
+    assert len(named) > 3
+    for author, year in named:
+        assert any(re.search(rf"\b{author}\b.*\b{year}\b", work) for work in works), author
+
+
 FOCUSED = """() => {
   const { outlineStyle, boxShadow } = getComputedStyle(document.activeElement);
   const e = document.activeElement;

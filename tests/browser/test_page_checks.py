@@ -67,6 +67,7 @@ BROKEN = [
         "<h1>A</h1><span class='math'><mjx-container><mjx-merror>x</mjx-merror>"
         "</mjx-container></span>",
     ),
+    (page_checks.raw_tex, "<h1>A</h1><p>Slavkovi{\\'c}</p>"),
     (page_checks.overflow, "<h1>A</h1><div style='width: 900px'>x</div>"),
     (
         page_checks.secret_scrolling,
