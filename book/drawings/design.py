@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
 from dpbai.field.figures.canvas import (
@@ -95,7 +96,9 @@ def information(
             if cost < pulls.max():
                 axes.plot(cost, 0, "|", color=color, markersize=12, clip_on=False)
                 place = {"xytext": (3, 4), "textcoords": "offset points", "fontsize": 8.5}
-                axes.annotate(f"cost {cost:.0f}", (cost, 0), color=color, **place)
+                over_lines = [withStroke(linewidth=3, foreground="white")]
+                style = {"color": color, "path_effects": over_lines, "zorder": 3}
+                axes.annotate(f"cost {cost:.0f}", (cost, 0), **style, **place)
         axes.set(xlabel="pulls $n$ of an arm", ylabel="information $w(n)$")
         axes.set(xlim=(0, pulls.max()), ylim=(0, None))
         name_lines(axes)
@@ -144,7 +147,7 @@ def peers(table: pd.DataFrame) -> Picture:
         "DP-Halving": POLICIES["DP-Halving"],
         "OD-LinBAI": POLICIES["OD-LinBAI"],
         "G-BAI": {"color": GREY, "marker": "^"},
-        "G-BAI, rounded": {"color": BLACK, "marker": "^"},
+        "G-BAI, rounded": {"color": BLACK, "marker": "s"},
         "elimination": {"color": GREY, "marker": "v"},
         "oracle": {"color": BLACK, "marker": "|"},
     }

@@ -180,7 +180,7 @@ def laplace_pair(scale: float, *, shift: float) -> Picture:
         arrow = {"arrowstyle": "<->", "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", (at, ends[0]), (at, ends[1]), arrowprops=arrow)
         loss = rf"$\varepsilon = {shift / scale:.3g}$  "
-        axes.text(at, np.sqrt(np.prod(ends)), loss, va="center", ha="right")
+        axes.text(at, max(ends), loss, va="bottom", ha="right")
         axes.set(yscale="log", xlabel="released mean", ylabel="density (log)")
         name_lines(axes)
     return figure
