@@ -459,6 +459,20 @@ def test_an_older_copy_in_the_place_of_the_file_is_refused_once_its_phase_was_re
     assert finished(Session.resume(path)).recommendation is not None
 
 
+def test_the_count_of_phases_that_a_crash_left_behind_is_made_good_by_the_next_step(tmp_path):
+    """After a crash between the two writes, the file has one phase more than its lock file."""
+    path, copy, lock = (tmp_path / name for name in ("run.json", "copy.json", "run.json.lock"))
+    session = begun(path)
+    shutil.copy(path, copy)
+    before = lock.read_bytes()
+    session.record(full(session))
+    lock.write_bytes(before)
+    session.record({next(iter(session.requests)): [0.5]})
+    shutil.copy(copy, path)
+    with pytest.raises(SessionError, match="an older copy: phase 1"):
+        Session.resume(path)
+
+
 def test_a_file_with_a_second_name_is_not_gone_on_with(tmp_path):
     path = tmp_path / "run.json"
     begun(path)

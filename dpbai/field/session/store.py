@@ -115,22 +115,26 @@ class Store:
                     )
             data = _encoded(content_of(run))
             self._write(data)
-            if len(run.finished) > len(before.finished):
+            if len(run.finished) > self._released(lock):  # also after a crash just before this
                 lock.seek(0)
                 lock.write(str(len(run.finished)).encode())
                 lock.flush()
                 os.fsync(lock.fileno())
             return data
 
-    def _check_newest(self, run: Run, lock: BinaryIO) -> None:
-        """Raise SessionError if more phases were released than those of a run."""
+    def _released(self, lock: BinaryIO) -> int:
+        """Return how many phases were released; SessionError if that is not in the lock file."""
         lock.seek(0)
         count = lock.read(_FAR).strip()
         if count and not count.isdigit():
             raise SessionError(f"{self._lock} is no lock file of a session")
-        if int(count or 0) > len(run.finished):
+        return int(count or 0)
+
+    def _check_newest(self, run: Run, lock: BinaryIO) -> None:
+        """Raise SessionError if more phases were released than those of a run."""
+        if (count := self._released(lock)) > len(run.finished):
             raise SessionError(
-                f"{self.path} is an older copy: phase {int(count)} has been released since, "
+                f"{self.path} is an older copy: phase {count} has been released since, "
                 f"according to {self._lock.name}, and the same rewards would be released again; "
                 "restore the newer file, or begin another run"
             )
