@@ -5,7 +5,7 @@ import itertools
 import math
 import random
 import traceback
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -693,6 +693,12 @@ def test_noise_of_an_unknown_kind_is_not_widened():
         shortened(odd, (1,) * len(plan.pulls))
 
 
+def test_a_phase_is_not_ended_with_more_rewards_than_were_planned():
+    plan = DP_BAI.phase(1, range(ARMS))
+    with pytest.raises(ValueError, match="at most those that were planned"):
+        shortened(plan, tuple(pulls + 1 for pulls in plan.pulls))
+
+
 # An arm that is gone.
 
 
@@ -984,6 +990,19 @@ def test_without_noise_the_interval_is_that_of_hoeffding():
     noisy = finished(begun(policy=dpbai.Baseline(np.eye(2), budget=100, epsilon=1.0)))
     assert noisy.interval(0.9).noise == pytest.approx(np.log(2 / 0.05) / pulls)
     assert noisy.interval(0.9).sampling == pytest.approx(half)
+
+
+def test_a_policy_of_a_user_with_slots_has_the_interval_of_what_it_plans():
+    @dataclass(frozen=True, slots=True)
+    class Own:
+        features: np.ndarray
+        budget: int
+
+        def phase(self, p, active):
+            return dpbai.Baseline(self.features, budget=self.budget, epsilon=1.0).phase(p, active)
+
+    theirs = finished(begun(policy=dpbai.Baseline(np.eye(3), budget=60, epsilon=1.0)))
+    assert finished(begun(policy=Own(np.eye(3), 60))).interval() == theirs.interval()
 
 
 def test_a_bound_on_sums_of_laplace_noise_is_one_and_not_far_off():

@@ -274,7 +274,7 @@ class Session:
             If the session is not finished, or its releases determine differences of means only.
         """
         run, confidence = self._run, _check.proportion(confidence, "confidence")
-        expected = vars(run.policy).get("misfit", 0.0) if misfit is None else misfit
+        expected = getattr(run.policy, "misfit", 0.0) if misfit is None else misfit
         expected = _check.non_negative(expected, "misfit")
         if run.recommendation is None:
             raise SessionError("the run is not finished, so no arm is recommended yet")

@@ -91,9 +91,11 @@ def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]
 def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
     """Return the plan with fewer pulls, none of them 0, and with a loss that is no larger.
 
-    TypeError if the noise is none of this library.
+    TypeError if the noise is none of this library; ValueError if `pulls` are more than planned.
     """
     fewer, noise = replace(phase, pulls=tuple(pulls)), phase.noise
+    if any(few > planned for few, planned in zip(fewer.pulls, phase.pulls, strict=True)):
+        raise ValueError("pulls must be at most those that were planned")
     if fewer.pulls == phase.pulls or isinstance(noise, NoNoise):
         return fewer
     if not isinstance(noise, Laplace | Gaussian):
