@@ -34,7 +34,7 @@ h1 { font-size: 1.6rem; }
 h2 { font-size: 1.35rem; }
 .bd-article > section > h1 { break-before: page; }
 h1, h2, h3, h4, .admonition-title, dt { break-after: avoid; }
-figure, img, tr, .cell_input, mjx-container[display="true"], .explorer {
+figure, img, tr, .cell_input, mjx-container[display="true"], .explorer, .sd-col {
   break-inside: avoid;
 }
 pre { white-space: pre-wrap; overflow: visible; }
@@ -52,7 +52,7 @@ pre { white-space: pre-wrap; overflow: visible; }
 button.copybtn, .tocsection { display: none !important; }
 .solution, .dropdown-printed { font-size: 0.88em; }
 .page { color: #555; }
-.contents { list-style: none; padding: 0; }
+.contents { list-style: none; padding: 0; line-height: 1.3; }
 .contents li { display: flex; }
 .contents .page { margin-left: auto; }
 .contents .of-book { font-weight: 600; margin-top: 0.6rem; }
