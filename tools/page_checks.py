@@ -318,43 +318,63 @@ def blurred_images(page: Page) -> list[str]:
     )
 
 
-# Axe goes through all elements of a page, and most are the strokes of formulas, which are not ours:
-# a word stands for each while it runs. Of letters of code that look alike, it judges the first.
-SIMPLIFY = """() => {
-  for (const formula of document.querySelectorAll("mjx-container")) {
-    formula.kept = [...formula.childNodes];
-    formula.replaceChildren("formula");
-  }
-  const seen = new Set();
-  for (const span of document.querySelectorAll(".highlight span")) {
-    const kind = span.className + !!span.closest(".admonition") + span.checkVisibility();
-    span.toggleAttribute("data-again", seen.has(kind));
-    seen.add(kind);
+# Axe goes through all elements of a page, and most are the strokes of formulas, which are not ours,
+# and the words of code: plain text stands for them while it runs.
+SIMPLIFY = """selector => {
+  for (const element of document.querySelectorAll(selector)) {
+    element.kept = [...element.childNodes];
+    element.replaceChildren(element.matches("pre") ? element.textContent : "formula");
   }
 }"""
-RESTORE = """() => {
-  for (const formula of document.querySelectorAll("mjx-container")) {
-    formula.replaceChildren(...formula.kept);
+RESTORE = """selector => {
+  for (const element of document.querySelectorAll(selector)) {
+    element.replaceChildren(...element.kept);
+  }
+}"""
+# Letters of one colour, size and weight on one ground have one contrast, which Axe measures slowly:
+# of each look, the first is marked.
+MARK_LOOKS = """() => {
+  const seen = new Set();
+  for (const element of document.querySelectorAll("article, article *")) {
+    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    const { color, fontSize, fontWeight } = getComputedStyle(element);
+    let look = [color, fontSize, fontWeight].join();
+    for (let below = element; below; below = below.parentElement) {
+      const { backgroundColor, backgroundImage, opacity } = getComputedStyle(below);
+      look += backgroundColor + backgroundImage + opacity;
+    }
+    const first = own && element.checkVisibility() && !seen.has(look);
+    element.toggleAttribute("data-look", first);
+    if (first) seen.add(look);
   }
 }"""
 
 
 def axe_violations(page: Page) -> list[str]:
     """Axe finds nothing serious or critical in our content, nor pale letters in the dark."""
-    context = {"include": [["article"]], "exclude": [["mjx-container"], ["[data-again]"]]}
+    formulas, code = "mjx-container", ".highlight pre"
     findings = []
-    page.evaluate(SIMPLIFY)
-    for viewport, mode, rules in ((PHONE, "light", {}), (DESKTOP, "dark", {"runOnly": CONTRAST})):
+
+    def run(mode: str, include: str, **rules: object) -> None:
+        context = {"include": [[include]]}
+        options = {"resultTypes": ["violations"], "preload": False, **rules}
+        findings.extend(
+            f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
+            for found in Axe().run(page, context, options).response["violations"]
+            if found["impact"] in ("serious", "critical")
+        )
+
+    page.evaluate(SIMPLIFY, f"{formulas}, {code}")
+    resize(page, PHONE)
+    run("light", "article", rules={rule: {"enabled": False} for rule in CONTRAST})
+    page.evaluate(RESTORE, code)
+    for viewport, mode in ((PHONE, "light"), (DESKTOP, "dark")):
         resize(page, viewport)
         dress(page, mode)
-        options = {"resultTypes": ["violations"], **rules}
-        findings += [
-            f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
-            for found in Axe().run(page, context=context, options=options).response["violations"]
-            if found["impact"] in ("serious", "critical")
-        ]
+        page.evaluate(MARK_LOOKS)
+        run(mode, "[data-look]", runOnly=CONTRAST)
     dress(page, "light")
-    page.evaluate(RESTORE)
+    page.evaluate(RESTORE, formulas)
     return findings
 
 
