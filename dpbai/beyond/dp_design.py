@@ -184,7 +184,7 @@ class DPDesign:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
         object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
-        misfit = self._usual_misfit
+        misfit = usual_misfit(len(features), self.budget, self.epsilon)
         if self.misfit is not None:
             misfit = _check.non_negative(self.misfit, "misfit")
         if 1 < misfit < math.inf:
@@ -203,12 +203,6 @@ class DPDesign:
     def least_budget(self) -> int:
         """A pull for each arm of a basis, and one for each phase after the first."""
         return max(1, len(self._division.basis)) + (self.phases or 1) - 1
-
-    @property
-    def _usual_misfit(self) -> float:
-        each = self.budget / len(self.features)
-        own = float(information(each, noise_ratio(self.epsilon, self.budget)))
-        return round(min(max(MISFIT, _CAUTION * math.sqrt(own)), _MOST_MISFIT), 2)
 
     @property
     def timetable(self) -> Timetable:
@@ -464,6 +458,12 @@ class DPDesign:
             arms = len(self.features)
             return _even(arms, timetable.pulls[0] // arms * arms)
         return self._division.best(timetable.pulls[0])
+
+
+def usual_misfit(arms: int, budget: int, epsilon: float) -> float:
+    """Return the default misfit of `DPDesign`, by how precisely pulls can tell an arm's mean."""
+    own = float(information(budget / arms, noise_ratio(epsilon, budget)))
+    return round(min(max(MISFIT, _CAUTION * math.sqrt(own)), _MOST_MISFIT), 2)
 
 
 def _even(arms: int, pulls: int) -> PrivateDesign:

@@ -437,8 +437,10 @@ def test_tied_best_means_are_simulated_and_named(done, folder):
     out = done("simulate", "arms.csv", "--means", "means.csv", "--budget", 2000,
                           "--epsilon", 5, "--policy", "baseline", "--trials", 200,
                           "--within", 0.45)  # fmt: skip
-    assert '"with \\"quote\\"" or -5, was recommended in 200 of 200 runs' in out
-    assert "At most 0.45 below it: 1 of the runs." in out
+    assert '"with \\"quote\\"" or -5, was recommended in 200 of 200 runs: 100 %' in " ".join(
+        out.split()
+    )
+    assert "At most 0.45 below it: 100 % of runs." in out
     assert "Mean loss of the answer: 0." in out
 
 
@@ -712,6 +714,32 @@ def test_a_search_without_an_answer_ends_in_exit_code_1_and_says_what_to_do(call
         assert (code, err.count("\n")) == (1, 1)
         assert said in err
         assert "00000" not in err
+
+
+def test_a_search_that_finds_some_shows_and_writes_these_and_names_the_others(
+    call, folder, monkeypatch
+):
+    search = experiments.smallest_budget
+
+    def searched(made, *more, **options):
+        if made(1000).epsilon < 1e-6:  # which would take minutes
+            raise planning.SearchError
+        return search(made, *more, **options)
+
+    monkeypatch.setattr(experiments, "smallest_budget", searched)
+    means = zip(LABELS, np.linspace(0.1, 0.6, 6), strict=True)
+    write_rewards(folder / "means.csv", means, ("arm", "mean"))
+    given = ("arms.csv", "--means", "means.csv", "--policies", "baseline", "-o", "found.csv")
+    code, out, err = call("epsilon", *given, "--budgets", 6, 9, 4000)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "6 pulls are not enough for baseline at any epsilon; 9 pulls are not enough" in err
+    assert pd.read_csv("found.csv")["budget"].tolist() == [4000]
+    assert "\nbaseline   4000" in out
+    code, out, err = call("budget", *given, "--epsilons", 1, 1e-8, 1e-9)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "no budget up to 1e+09 is enough for baseline at epsilon = 1e-08 or less: ask" in err
+    assert pd.read_csv("found.csv")["epsilon"].tolist() == [math.inf, 1]
+    assert "What epsilon means" in out
 
 
 def test_an_error_without_words_is_told_by_its_name(call, monkeypatch):

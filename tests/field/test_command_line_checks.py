@@ -292,6 +292,20 @@ def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder
         assert float(off[1]) < 0.7
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("budget", "epsilon", "misfit"), [(60, 1, 0.04), (4000, 2, 0.06)])
+def test_what_becomes_of_an_answer_is_said_for_the_misfit_that_the_policy_expects(
+    budget, epsilon, misfit, done
+):
+    plan = dpbai.DPDesign(FEATURES, budget=budget, epsilon=epsilon)
+    assert plan.misfit == misfit
+    given = ("arms.csv", "--gap", 0.02, "--reward-range", 0, 10, "--budget", budget)
+    for more, off in (((), misfit), (("--misfit", 0.05), 0.05), (("--misfit", 0), misfit)):
+        for command in ("plan", "simulate"):
+            out = done(command, *given, "--epsilon", epsilon, *more, "--trials", 20)
+            assert f"by about {10 * off:g}, the best of them" in " ".join(out.split())
+
+
 # Intervals.
 
 

@@ -80,6 +80,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run(given: argparse.Namespace) -> None:
     """Execute a command, print its answer, and write its table and its figure."""
+    from dpbai.beyond.planning import SearchError
     from dpbai.field.cli import answers
     from dpbai.field.session.rewards import checked_range
 
@@ -106,6 +107,8 @@ def _run(given: argparse.Namespace) -> None:
         dated = {"Date": None} if given.figure.endswith(".svg") else {}
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
             answer.draw().savefig(given.figure, bbox_inches="tight", metadata=dated)
+    if answer.failed:
+        raise SearchError(answer.failed)
 
 
 def _failed(reason: object, code: int) -> int:

@@ -26,7 +26,7 @@ class Answer:
 
     Printed as JSON it is the `facts`, and the rows of the table by the name `name`. A table that is
     not `shown` is for --output and --figure only. Its columns are those that the command declares,
-    unless they are given.
+    unless they are given. `failed` says what was not found, for which the command ends in an error.
     """
 
     rows: Rows | None = None
@@ -37,6 +37,7 @@ class Answer:
     draw: Callable[[], Any] | None = None
     shown: bool = True
     columns: Columns = ()
+    failed: str = ""
 
     def show(self, columns: Columns, *, as_json: bool) -> None:
         """Print the answer."""

@@ -54,12 +54,13 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
     )
     more = f", and {most}; other arms are between these" if len(cases) > 1 else ""
     loss, off = hardest.run(policy, trials).regret * scale.width, hardest.off(policy, trials)
+    size = hardest.deviation(policy) * scale.width
     texts = [
         f"If the best arm leads by {given.gap:g} (rewards {scale.low:g} and {scale.high:g}, the "
         f"other means as close as linear means can be), {found} {least}{more}.",
         f"The mean loss of the answer is then {loss:.3g}.",
-        f"If means are off from such linear ones by about {hardest.deviation * scale.width:g}, the "
-        f"best of them is found with probability {off[0]:.2g}, and the mean loss is {off[1]:.3g}.",
+        f"If means are off from such linear ones by about {size:g}, the best of them is found with "
+        f"probability {off[0]:.3g}, and the mean loss is {off[1]:.3g}.",
         *hardest.note,
     ]
     count = len(arms.labels)
@@ -80,20 +81,21 @@ def simulated(given: argparse.Namespace) -> Answer:
     means = given.reward_range.shown(instance.means).tolist()
     low, high = result.interval()
     rate, loss = case.off(policy, given.trials)
-    within = f"At most {given.within:g} below it: {result.within(case.within):.4g} of the runs."
+    size = case.deviation(policy) * case.width
+    within = f"At most {given.within:g} below it: {_percent(result.within(case.within))} of runs."
     return Answer(
         list(zip(arms.labels, means, recommended, strict=True)),
         above=case.note,
         below=[
             f"The best arm, {case.best}, was recommended in {result.successes} of {result.trials} "
-            f"runs: {result.success_rate:.4g} (simulation error: {low:.4g} to {high:.4g}).",
+            f"runs: {_percent(result.success_rate)} (simulation error: {_percent(low)} to "
+            f"{_percent(high)}).",
             *([within] if given.within else []),
             f"Mean loss of the answer: {result.regret * case.width:.4g}.",
             f"Pulls: at most {result.pulls} of {policy.budget}.",
             advice.model(policy),
-            f"If means are off from those of the table by about {case.deviation * case.width:g}, "
-            f"the best of them is found in {rate:.2g} of the runs, and the mean loss is "
-            f"{loss:.3g}.",
+            f"If means are off from those of the table by about {size:g}, the best of them is "
+            f"found in {_percent(rate)} of runs, and the mean loss is {loss:.3g}.",
         ],
         draw=lambda: _figures().recommended_counts(arms.labels, recommended, instance.best),
     )
@@ -168,19 +170,22 @@ def budgeted(given: argparse.Namespace) -> Answer:
     say(*case.note, f"Least budget for {case.right}:")
     print(_BUDGET_ROW.format(*given.columns))
     rows: list[tuple[Any, ...]] = []
+    failed: list[str] = []
     policies: list[tuple[str, Policy, str]] = []
     for name, maker in makers.items():
         free, private = None, takes_epsilon(maker)
         for epsilon in (math.inf, *(epsilons[::-1] if private else ())):
             make = partial(maker, arms.features, **({"epsilon": epsilon} if private else {}))
             at = f"epsilon = {epsilon:g}"
-            found, policy = case.searched(
-                smallest_budget,
-                "budget",
-                make,
-                f"no budget up to {_MOST_PULLS:g} is enough for {name}{f' at {at}' * private}: ask "
-                "for less by --success or --within, or for a larger epsilon",
-            )
+            searched = case.searched(smallest_budget, "budget", make)
+            if searched is None:
+                less = " or less" if epsilon < math.inf and epsilon > epsilons[0] else ""
+                failed.append(
+                    f"no budget up to {_MOST_PULLS:g} is enough for "
+                    f"{name}{f' at {at}{less}' * private}"
+                )
+                break
+            found, policy = searched
             free = free or found
             odds, price = _odds(epsilon), found.budget / free.budget
             loss = case.run(policy, _LOSS_TRIALS).regret * case.width
@@ -201,7 +206,12 @@ def budgeted(given: argparse.Namespace) -> Answer:
     say(*([f"Cheapest: {', '.join(cheapest)}."] if cheapest else []))
     say(*case.closing(policies, epsilons))
     budgets = [(row[0], row[1], row[3]) for row in rows]
-    return Answer(rows, draw=lambda: _figures().least_budgets(budgets), shown=False)
+    return Answer(
+        rows or None,
+        draw=(lambda: _figures().least_budgets(budgets)) if rows else None,
+        shown=False,
+        failed=_failed(failed, "ask for less by --success or --within, or for a larger epsilon"),
+    )
 
 
 def private(given: argparse.Namespace) -> Answer:
@@ -211,24 +221,29 @@ def private(given: argparse.Namespace) -> Answer:
     arms, makers = tables.read_arms(given), arguments.makers(given)
     case = supposed(given, arms)
     rows: list[tuple[Any, ...]] = []
+    failed: list[str] = []
     policies: list[tuple[str, Policy, str]] = []
     for budget in sorted(set(given.budgets)):
         for name, maker in makers.items():
-            found, policy = case.searched(
-                smallest_epsilon,
-                "epsilon",
-                partial(maker, arms.features, budget=budget),
-                f"{budget} pulls are not enough for {name} at any epsilon: give a larger --budget, "
-                "or ask for less by --success or --within",
-            )
+            make = partial(maker, arms.features, budget=budget)
+            if (searched := case.searched(smallest_epsilon, "epsilon", make)) is None:
+                failed.append(f"{budget} pulls are not enough for {name} at any epsilon")
+                continue
+            found, policy = searched
             odds = _odds(found.epsilon)
             rows.append((name, budget, found.epsilon, odds, found.too_small, found.confidence))
             policies.append((name, policy, f"{budget} pulls"))
     return Answer(
-        rows,
+        rows or None,
         above=[*case.note, f"Least epsilon for {case.right}:"],
         below=case.closing(policies, [row[2] for row in rows]),
+        failed=_failed(failed, "give a larger --budget, or ask for less by --success or --within"),
     )
+
+
+def _failed(searches: list[str], way: str) -> str:
+    """Return the error for searches that found nothing, or an empty text."""
+    return f"{'; '.join(searches)}: {way}" if searches else ""
 
 
 def _figures() -> Any:
@@ -237,6 +252,10 @@ def _figures() -> Any:
 
 def _odds(epsilon: float) -> float:
     return math.inf if epsilon > _LARGEST_EXPONENT else math.exp(epsilon)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _rate(rate: float, low: float, high: float) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.beyond import gaps
-from dpbai.beyond.dp_design import MISFIT
+from dpbai.beyond.dp_design import usual_misfit
 from dpbai.beyond.planning import SearchError
 from dpbai.exact import NotExactError, exact_success
 from dpbai.field.cli import advice, arguments, tables
@@ -91,10 +91,12 @@ class Supposed:
             entries[_MOST_MEANS - 2 : -1] = ["..."]
         return [f"Means taken for --gap: {', '.join(entries)}"]
 
-    @property
-    def deviation(self) -> float:
-        """By how much means may be off, for rewards in [0, 1]: --misfit, or 0.04."""
-        return float(self.given.misfit) if 0 < (self.given.misfit or 0) <= 1 else MISFIT
+    def deviation(self, policy: Policy) -> float:
+        """Return by how much means may be off, for rewards in [0, 1]: --misfit, or its default."""
+        if 0 < (self.given.misfit or 0) <= 1:
+            return float(self.given.misfit)
+        epsilon = vars(policy).get("epsilon", math.inf)
+        return usual_misfit(len(self.labels), policy.budget, epsilon)
 
     def run(self, policy: Policy, trials: int | None = None) -> Simulation:
         """Simulate a policy."""
@@ -112,8 +114,9 @@ class Supposed:
     def off(self, policy: Policy, trials: int) -> tuple[float, float]:
         """Return success and mean loss if means deviate from those of `instance`."""
         rng, law, found = _check.generator(self.given.seed), self.law, []
+        deviation = self.deviation(policy)
         for seed in range(_TABLES):
-            deviations = self.deviation * rng.standard_normal(self.instance.arms)
+            deviations = deviation * rng.standard_normal(self.instance.arms)
             means = (self.instance.means + deviations).clip(law.lowest, law.highest)
             instance = _instance(self.instance.features, law, means)
             result = simulate(policy, instance, trials=max(1, trials // _TABLES), seed=seed)
@@ -122,8 +125,8 @@ class Supposed:
         return success, loss * self.width
 
     def searched(
-        self, search: Callable[..., Any], option: str, make: Callable[..., Policy], failed: str
-    ) -> tuple[Any, Policy]:
+        self, search: Callable[..., Any], option: str, make: Callable[..., Policy]
+    ) -> tuple[Any, Policy] | None:
         """Search the least value of an option of a policy; return what is found, and the policy."""
 
         def made(value: float) -> Policy:
@@ -137,23 +140,26 @@ class Supposed:
         }
         try:
             found = search(made, self.instance, **wanted, progress=sys.stderr.isatty())
-        except SearchError as error:
-            raise SearchError(failed) from error
+        except SearchError:
+            return None
         return found, made(getattr(found, option))
 
     def closing(
         self, found: Sequence[tuple[str, Policy, str]], epsilons: Iterable[float]
     ) -> list[str]:
         """Return what to add to a table of names, policies and settings: models and meanings."""
+        tried = [(*entry, self.deviation(entry[1])) for entry in found if entry[2]]
+        sizes = sorted({size for *_, size in tried})
         off = [
             f"{name} {self.off(policy, _OFF_TRIALS)[0]:.2g} at {setting}"
-            for name, policy, setting in found
-            if setting
+            + f" (off by {size:g})" * (len(sizes) > 1)
+            for name, policy, setting, size in tried
         ]
         means = "that are linear in the features" if self.given.means is None else "as given"
         aside = (
-            f"The table is for means {means}. If they are off by about {self.deviation:g} of the "
-            f"reward range, an answer is right with probability: {', '.join(off)}."
+            f"The table is for means {means}. If they are off by about "
+            f"{' to '.join(f'{size:g}' for size in sizes)} of the reward range, "
+            f"an answer is right with probability: {', '.join(off)}."
         )
         meanings = (
             f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}"
