@@ -571,6 +571,18 @@ def test_what_is_undone_leaves_no_trace(tmp_path):
     undone.record({first: [0.0]}, batch="bad")
 
 
+def test_rewards_recorded_in_parts_are_all_there_after_a_batch_is_undone_or_an_arm_withdrawn():
+    session = begun()
+    session.record({0: [0.5]})
+    session.record({0: [0.25]})
+    session.record({1: [0.5]}, batch="mistake")
+    session.undo("mistake")
+    assert session._run.totals == {0: (Fraction(3, 4), 2), 1: (0, 0), 2: (0, 0)}
+    session.record({0: [0.125]})
+    session.withdraw(2)
+    assert session._run.totals[0] == (Fraction(7, 8), 3)
+
+
 def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
     """It is named, not told again: there is nothing to compare, nor to learn from a refusal."""
     session = rehearsal()
