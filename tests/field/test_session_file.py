@@ -405,6 +405,8 @@ def forge(path, edit):
         lambda content: content["finished"][0].update(survivors=[0, 1, 2]),
         lambda content: content["finished"][0].pop("epsilon"),
         lambda content: content["finished"][0].update(surplus=1),
+        lambda content: content["finished"][0].update(phase=2),
+        lambda content: content["finished"][0]["survivors"].append("nobody"),
     ],
 )
 def test_a_forged_file_that_does_not_fit_together_is_refused(run_file, edit):
