@@ -77,6 +77,7 @@ def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, fol
     out = call("misfit", "run.json", "check.json")[1]
     assert ("The means are not linear" in out) == found
     assert ("No difference exceeds its limit" in out) == (not found)
+    assert "no proof" not in out
 
 
 def test_later_phases_of_a_run_that_remembers_are_compared(call, done, folder, answer):
@@ -98,6 +99,17 @@ def test_later_phases_of_a_run_that_remembers_are_compared(call, done, folder, a
         assert row.again == pytest.approx(10 * again)
         assert row.difference == pytest.approx(row.again - row.phase_1)
     assert "Phase 3 released a difference of two means, and no mean." in out
+    assert "no proof" not in out
+
+
+def test_a_difference_in_a_later_phase_is_reported_without_a_proved_level(call, done, answer):
+    options = ["--budget", 20_000, "--epsilon", 1, "--misfit", 0.04, "--reward-range", 0, 10]
+    assert call(*START, *options)[0] == 0
+    answer("run.json")
+    answer("run.json", 4.0)
+    out = done("misfit", "run.json")
+    assert "The means are not linear" in out
+    assert "5% of cases at most (no proof covers later phases" in " ".join(out.split())
 
 
 def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder, answer):

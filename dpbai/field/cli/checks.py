@@ -83,6 +83,8 @@ def misfit(given: argparse.Namespace) -> Answer:
                 label, estimate = run.labels[arm], released.estimates[arm]
                 rows.append((label, name, estimate, estimate + off, off, limit))
                 found |= {str(label)} if abs(off) > limit else set()
+    proved = all(candidates is None for *_, candidates in compared)
+    proof = "" if proved else " (no proof covers later phases, whose pulls depend on phase 1)"
     verdict = (
         "No difference exceeds its limit: these comparisons do not contradict linear means. They "
         "may miss means that are off by less than twice the limit."
@@ -91,8 +93,8 @@ def misfit(given: argparse.Namespace) -> Answer:
         verdict = (
             f"The means are not linear in the features: {listed(map(quoted, sorted(found)))} "
             "differ by more than the limit, and if means were linear, this would happen in "
-            f"{_LEVEL:.0%} of cases at most. Give the next run other features, a larger --misfit, "
-            "or --one-hot."
+            f"{_LEVEL:.0%} of cases at most{proof}. Give the next run other features, a larger "
+            "--misfit, or --one-hot."
         )
     elif not rows:
         verdict = (
