@@ -175,7 +175,7 @@ class Schedule:
         """T' under the budget rule."""
         if self.budget_rule == "printed":
             return self.printed_budget
-        # The most pulls never fall as T' grows. `bisect` would be stopped at 2^31
+        # The largest number of pulls never falls as T' grows. `bisect` would be stopped at 2^31
         # where that is the longest list.
         low, high = 0, self.printed_budget
         while low < high:
