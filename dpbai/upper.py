@@ -199,8 +199,8 @@ def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> 
 def checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
     if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may have other noise
         raise TypeError(
-            f"policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, "
-            f"got {type(policy).__name__}"
+            "policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, got "
+            f"{type(policy).__name__}: `dpbai.beyond.path_bound` bounds the error of any policy"
         )
     check_match(policy, instance, linear=True)
     return hardness(instance, epsilon=policy.epsilon)

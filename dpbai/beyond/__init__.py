@@ -2,11 +2,12 @@
 
 `DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error. `DPDesign` pulls
 by a design for private estimates, `private_design`, and plans its phases by a rehearsal on made-up
-arms. `upper_bound` bounds the error of any policy, by the theorem that it has or along all paths of
-its plans, `path_bound`; `joint_bound` is Theorem 4.2 with better constants. `smallest_budget` and
-`smallest_epsilon` find what a given error needs; `gaps` makes instances in which the best arm leads
-by a given gap; `linearity` compares two estimates of the same means, and names the arms that no
-linear means make the best. Nothing here is in the paper, or knows of real rewards.
+arms. `upper_bound` is the theorem that a policy has, or else `path_bound`, which bounds the error
+of any policy along all paths of its plans; `joint_bound` is Theorem 4.2 with better constants.
+`smallest_budget` and `smallest_epsilon` find what a given error needs; `gaps` makes instances in
+which the best arm leads by a given gap; `linearity` compares two estimates of the same means, and
+names the arms that no linear means make the best. Nothing here is in the paper, or knows of real
+rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign

@@ -17,7 +17,7 @@ from dpbai.hardness import Hardness
 from dpbai.instance import Instance
 from dpbai.lemmas import Elimination, eliminations
 from dpbai.noise import exp_bound
-from dpbai.policies import DPBAI, DPBAIGauss
+from dpbai.policies import DPBAI
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule
 from dpbai.upper import checked_hardness, collections_of, whole_budget
@@ -49,19 +49,22 @@ def joint_bound(policy: DPBAI, instance: Instance) -> JointBound:
     Parameters
     ----------
     policy : DPBAI
-        Not DP-BAI-Gauss.
+        DP-BAI itself.
     instance : Instance
         With the policy's features, linear means and rewards in [0, 1].
 
     Raises
     ------
     TypeError
-        If `policy` is none, or of a subclass.
+        If `policy` is none, or of a subclass, such as DP-BAI-Gauss.
     ValueError
         If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
     """
-    if isinstance(policy, DPBAIGauss):
-        raise TypeError("policy must be DPBAI, with Laplace noise, got DPBAIGauss")
+    if type(policy) is not DPBAI:  # a subclass may have other noise
+        raise TypeError(
+            "policy must be DPBAI, with Laplace noise, and of no subclass, got "
+            f"{type(policy).__name__}"
+        )
     hard, schedule = checked_hardness(policy, instance), policy.schedule
     phases = eliminations(schedule, rank=rank(policy.features))
     value = sum(_together(phase, policy, hard) for phase in phases)

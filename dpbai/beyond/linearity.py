@@ -297,6 +297,12 @@ def fit(
     Fit or None
         None if so few arms were pulled that linear means fit any releases.
 
+    Raises
+    ------
+    ValueError
+        If there is no phase, a phase pulls an arm without features, or `released` has another
+        number of values than the phases have coordinates.
+
     Notes
     -----
     Generalised least squares leaves residuals; the sum of their squares, in units of their
@@ -311,6 +317,8 @@ def fit(
     if not sums:
         raise ValueError("phases must hold a finished phase at least")
     values = _check.vector(released, "released", sum(phase.coordinates for phase in sums))
+    if max(max(phase.pulled, default=0) for phase in sums) >= len(features):
+        raise ValueError("features must have a row for each arm that the phases pull")
     rows = np.vstack([phase.release @ np.eye(len(features))[list(phase.pulled)] for phase in sums])
     sampling = np.concatenate([p.release**2 @ (1 / (4 * np.array(p.pulls))) for p in sums])
     deviations = np.concatenate([np.full(p.coordinates, p.noise.standard_deviation) for p in sums])

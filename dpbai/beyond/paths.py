@@ -45,14 +45,15 @@ def upper_bound(policy: Policy, instance: Instance) -> float:
     Raises
     ------
     TypeError
-        For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI`.
+        For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI` without an
+        `error_bound`, such as `Baseline`: the theorem is not about them. `path_bound` is.
     ValueError
         If policy and instance do not match, or `path_bound` has too many paths to follow.
     """
-    if isinstance(policy, DPBAI):
-        return theorem_bound(policy, instance)
     if hasattr(policy, "error_bound"):
         return float(policy.error_bound(instance))
+    if isinstance(policy, DPBAI):
+        return theorem_bound(policy, instance)
     return path_bound(policy, instance)
 
 

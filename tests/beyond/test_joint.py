@@ -139,3 +139,10 @@ def test_the_gaussian_variant_has_no_such_bound():
     policy = dpbai.DPBAIGauss(WIDE.features, budget=5000, epsilon=1.0, delta=1e-5)
     with pytest.raises(TypeError, match="policy must be DPBAI, with Laplace noise"):
         joint_bound(policy, WIDE)
+
+
+def test_no_other_policy_has_this_bound():
+    baseline = dpbai.Baseline(WIDE.features, budget=5000, epsilon=1.0)
+    for policy in (baseline, 3):
+        with pytest.raises(TypeError, match=f"of no subclass, got {type(policy).__name__}"):
+            joint_bound(policy, WIDE)

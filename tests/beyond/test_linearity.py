@@ -333,3 +333,9 @@ def test_limits_grow_as_the_noise_does_beyond_squares_of_doubles(epsilon: float)
         return linearity.limits(phase, linearity.holdout(range(5), pulls=3, epsilon=level))
 
     assert limits(epsilon) * epsilon == pytest.approx(limits(1e-9) * 1e-9, rel=1e-6)
+
+
+def test_a_fit_needs_the_features_of_all_pulled_arms() -> None:
+    phase = dpbai.Baseline(np.eye(5), budget=50, epsilon=1).phase(1, range(5))
+    with pytest.raises(ValueError, match="features must have a row for each arm"):
+        linearity.fit([phase], np.zeros(5), np.eye(5)[:3])

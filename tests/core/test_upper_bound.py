@@ -1,7 +1,7 @@
 """The upper bounds of Theorem 4.2 and of the Gaussian proposition, and from where they hold."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -299,6 +299,20 @@ def test_at_delta_zero_only_dp_bai_remains():
     assert found.crossovers == (math.inf, math.inf)
 
 
+@dataclass(frozen=True, eq=False)
+class WithItsOwn(dpbai.DPBAI):
+    """DP-BAI with a bound of one's own."""
+
+    def error_bound(self, instance):
+        return 1 / instance.arms
+
+
+def test_a_policys_own_bound_comes_before_that_of_its_class():
+    instance = dpbai.synthetic()
+    policy = WithItsOwn(instance.features, budget=400, epsilon=1.0)
+    assert dpbai.upper_bound(policy, instance) == 1 / instance.arms
+
+
 # --- Bad input
 
 
@@ -308,7 +322,7 @@ def test_bounds_reject_what_they_are_not_about():
     baseline = dpbai.Baseline(instance.features, budget=400, epsilon=1.0)
     with pytest.raises(TypeError, match="gauss_upper_bound"):
         dpbai.upper_bound(gauss, instance)
-    with pytest.raises(TypeError, match="Baseline"):
+    with pytest.raises(TypeError, match=r"Baseline: `dpbai\.beyond\.path_bound` bounds"):
         dpbai.upper_bound(baseline, instance)
     with pytest.raises(TypeError, match="Baseline"):
         dpbai.explicit_upper_bound(baseline, instance)

@@ -131,6 +131,9 @@ def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder,
     assert "each holdout once" in call("misfit", "run.json", "run.json", "./run.json")[2]
     assert "each arm to hold out once" in call(*hold, BENT, BENT, "--pulls", 5)[2]
     assert "hold out other arms with `dpbai holdout`, such as" in call("misfit", "run.json")[1]
+    for command in (("misfit", "check.json", "run.json"), ("holdout", "h", "check.json", BENT)):
+        pulls = ["--pulls", 5] * (command[0] == "holdout")
+        assert "check.json is a holdout: name the run" in refused(*command, *pulls)
     assert run.labels == tuple(ARMS)
 
 
@@ -156,6 +159,13 @@ def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_n
     assert "has an arm that was withdrawn, and cannot be compared" in refused(
         "misfit", "run.json", "gone.json"
     )
+
+
+def test_holdouts_are_read_also_where_a_run_has_nothing_to_compare(call, refused, answer):
+    assert call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")[0] == 0
+    answer("run.json")
+    assert "nosuch.json" in refused("misfit", "run.json", "nosuch.json")
+    assert "run.json is no holdout" in refused("misfit", "run.json", "run.json")
 
 
 def test_the_status_of_a_holdout_recommends_and_drops_no_arm(call, done, answer):

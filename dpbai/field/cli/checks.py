@@ -27,7 +27,7 @@ Compared = tuple[str, Phase, tuple[float, ...], int | None]
 
 def holdout(given: argparse.Namespace) -> Answer:
     """Begin a holdout of a run, in a session file of its own."""
-    run = resumed(given.run)
+    run = _checkable(given.run)
     first = _first(run)
     names = sorted({arm_named(run, name) for name in given.held_out}, key=run.labels.index)
     if len(names) < len(given.held_out):
@@ -65,13 +65,14 @@ def holdout(given: argparse.Namespace) -> Answer:
 
 def misfit(given: argparse.Namespace) -> Answer:
     """Compare what a run released in phase 1 with later phases and with holdouts."""
-    run = resumed(given.session)
+    run = _checkable(given.session)
     if not run.released:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
     first, released, width = _first(run), run.released[0], run.reward_range.width
     notes: list[str] = []
     rows, found, modelled = [], set(), _by_features(run, first)
-    compared = [*_phases(run, notes), *_holdouts(run, given.holdouts)] if modelled else []
+    holdouts = list(_holdouts(run, given.holdouts))
+    compared = [*_phases(run, notes), *holdouts] if modelled else []
     for name, plan, statistic, candidates in compared:
         level = _LEVEL / len(compared)
         again = linearity.misfit(
@@ -106,6 +107,14 @@ def misfit(given: argparse.Namespace) -> Answer:
         below=[verdict, *notes, advice.model(run.policy), advice.fitted(run)],
         facts={"found": sorted(found)},
     )
+
+
+def _checkable(path: str) -> Session:
+    """Return the session in a file; ValueError if it is a holdout, which checks another run."""
+    run = resumed(path)
+    if isinstance(run.policy, linearity.Holdout):
+        raise ValueError(f"{path} is a holdout: name the run that it checks first")
+    return run
 
 
 def _first(run: Session) -> Phase:

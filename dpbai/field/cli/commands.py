@@ -81,7 +81,8 @@ _COMMANDS: list[tuple[Any, ...]] = [
         option("--batch", "a public name for these rewards: another batch of this name is refused, "
                "and `dpbai undo` can remove this one", metavar="NAME"),
         option("--follow", 'with -: read lines of JSON, {"arm": "a", "reward": 1, "batch": '
-               '"optional"}, save each at once and answer it with a line', action="store_true"),
+               '"optional"}, save each at once and answer each with a line; of a refused one it is '
+               '{"error": ...}, and the exit code stays 0', action="store_true"),
         arguments.NOISE_SEED,
     ),
     (

@@ -133,7 +133,10 @@ class Run:
         for label, more in given:
             # An unknown label is not quoted: it may be a reward in the wrong place.
             if (arm := named(label)) is None or arm not in totals or arm in self.withdrawn:
-                raise ValueError("rewards must be of arms that are asked for, see requests")
+                raise ValueError(
+                    "rewards must be of arms that are asked for now: see `Session.requests` or "
+                    "`dpbai next`"
+                )
             if more[1] > (missing := pulls[arm] - totals[arm][1]):
                 raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {more[1]}")
             totals[arm] = _sum(totals[arm], more)
