@@ -208,17 +208,17 @@ def hard_gammas(arms: int, gamma1: float) -> FloatArray:
 def hard_instances(arms: int, gamma1: float) -> list[Instance]:
     """Return the instances v^(0), ..., v^(K) of the lower bound, eq. (95).
 
-    Features are orthogonal (K = d > 3), rewards Bernoulli. In v^(0) arm i has mean 1/2 - gamma_i,
-    gamma_i = gamma_1 K^(i - 1), so that arm 0 is the best. In v^(i), i >= 1, the paper's arm i, arm
-    i - 1 here, has mean 1/2 + gamma_i instead, and is the best.
+    Features are orthogonal (K = d > 3), rewards Bernoulli. In v^(0) the paper's arm i, arm
+    i - 1 here, has mean 1/2 - gamma_i, gamma_i = gamma_1 K^(i - 1), so that the first is the best.
+    In v^(i), i >= 1, it has mean 1/2 + gamma_i instead, and is the best.
 
     Parameters
     ----------
     arms : int
         K, at least 4.
     gamma1 : float
-        In [2^-40, K^-(K+2)): with less, double precision cannot represent 1/2 - gamma1 to within a
-        thousandth of gamma1. Above 11 arms there is none.
+        In [2^-40, K^-(K+2)), where 1/2 - gamma1 is a double to within 2^-15 of gamma1. Above 10
+        arms there is none.
     """
     gammas = hard_gammas(arms, gamma1)
     if gamma1 < 2.0**-40:

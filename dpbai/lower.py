@@ -22,7 +22,7 @@ PRI_CONSTANT = 97
 def change_of_measure(*, epsilon: float, pulls: int, distance: float) -> float:
     """Return the log of the paper's factor between two instances, 6 epsilon n TV.
 
-    It bounds P(output) under one instance divided by that under the other, Lemma (lemmakarwa2017).
+    It bounds P(output) under one instance divided by that under the other, after Karwa and Vadhan.
     The paper states it for every epsilon; it holds while e^epsilon - 1 <= 6 epsilon, up to epsilon
     = 2.91 (the lower bound needs it below 1 only). `sharp_change_of_measure` always holds.
 

@@ -42,6 +42,11 @@ SPELLED = {  # how the words in names of tests are written
     "t prime": "T'",
     "eight t over log k": "8 T / log K",
     "65 64 12": "65, 64, 12",
+    "theorem 4 2": "Theorem 4.2",
+    "chernoffs": "Chernoff's",
+    "chernoff": "Chernoff",
+    "max det": "Max-Det",
+    "dp design": "DP-Design",
 }
 
 
@@ -67,7 +72,7 @@ class Ledger(SphinxDirective):
 
     def claim(self, claim: dict) -> nodes.row:
         """Return the row of one claim."""
-        items = ", ".join(claim["items"]).replace("-", "–")
+        items = re.sub(r"(?<=[\d)])-(?=[\d(])", "–", ", ".join(claim["items"]))
         if items.startswith("("):
             items = f"Eq. {items}"
         verdict = [nodes.paragraph("", "", badge(claim["verdict"]))]

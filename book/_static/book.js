@@ -246,17 +246,24 @@ function keepFocus({ target, detail }) {
   setTimeout(() => document.activeElement === document.body && button.focus());
 }
 
-// What is printed has the colours of a light page; afterwards the page has its own again.
+// What is printed has the colours of a light page, and tables that were folded; afterwards the page
+// is as it was.
 function printLight() {
   const root = document.documentElement;
   let before;
+  let closed = [];
   const begin = () => {
     before ??= root.dataset.theme;
     root.dataset.theme = "light";
+    const found = document.querySelectorAll(".bd-article details.sd-dropdown:not([open])");
+    for (const part of found) part.open = true;
+    closed.push(...found);
   };
   const end = () => {
     if (before) root.dataset.theme = before;
     before = undefined;
+    for (const part of closed) part.open = false;
+    closed = [];
   };
   window.addEventListener("beforeprint", begin);
   window.addEventListener("afterprint", end);

@@ -85,7 +85,7 @@ def monte_carlo_audit(
     Raises
     ------
     ValueError
-        If an argument is out of range, the tables are no neighbours, or a row is too short.
+        If an argument is out of range, the tables are not neighbours, or a row is too short.
     """
     delta, level = _check.number(delta, "delta", "[0, 1)"), _check.proportion(level, "level")
     half = _check.trials(trials, least=2) // 2

@@ -56,7 +56,7 @@ def joint_bound(policy: DPBAI, instance: Instance) -> JointBound:
     Raises
     ------
     TypeError
-        If `policy` is none, or of a subclass, such as DP-BAI-Gauss.
+        If `policy` is not a `DPBAI`, or of a subclass, such as DP-BAI-Gauss.
     ValueError
         If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
     """

@@ -81,8 +81,8 @@ plan`, and --reward-column of `dpbai tell`.
 
 exit codes, with one line on stderr unless 0:
   0 done
-  2 the call, a file or the state of the session must be changed first
   1 a failure on the way, such as a full disk or a search without a result
+  2 the call, a file or the state of the session must be changed first
   130 interrupted
 """
 

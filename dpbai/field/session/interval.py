@@ -34,7 +34,8 @@ class Interval:
     Attributes
     ----------
     low, high : float
-        The estimate less and plus the next three; it may reach beyond the range of rewards.
+        The estimate minus and plus the sum of the next three; they may lie beyond the range of
+        rewards.
     noise : float
         By how much the noise of the releases may move the estimate.
     sampling : float

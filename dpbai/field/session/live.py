@@ -334,7 +334,7 @@ class Session:
         Raises
         ------
         ValueError, TypeError, SessionError
-            If this is no name, there is no such batch, or its phase has been released.
+            If `batch` is not a name, there is no such batch, or its phase has been released.
         """
         self._step(lambda run: run.without(batch))
 
