@@ -275,7 +275,7 @@ def misnamed_folds(page: Page) -> list[str]:
 
 
 def pale_print(page: Page) -> list[str]:
-    """Printed from a dark page, letters are dark, and nothing that opens or runs is in sight."""
+    """Printed from a dark page, letters are dark, nothing runs or opens, and no table is folded."""
     dress(page, "dark")
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")  # as browsers do
     page.emulate_media(media="print")
@@ -287,7 +287,8 @@ def pale_print(page: Page) -> list[str]:
           .filter(e => getComputedStyle(e).color.match(/\\d+/g).slice(0, 3)
                          .reduce((sum, part) => sum + Number(part), 0) > 3 * 130)
           .map(e => "pale in print: " + e.textContent.trim().slice(0, 40))
-          .concat([...document.querySelectorAll("article :is(.live-bar, button, input)")]
+          .concat([...document.querySelectorAll(
+              "article :is(.live-bar, button, input, .sd-dropdown:not([open]))")]
             .filter(e => e.checkVisibility()).map(e => "in print: " + e.outerHTML.slice(0, 60)))"""
     )
     page.emulate_media(media="screen")

@@ -101,6 +101,10 @@ BROKEN = [
     ),
     (page_checks.pale_print, "<h1>A</h1><style>[data-theme=dark] p {color: #ddd}</style><p>x</p>"),
     (page_checks.pale_print, "<h1>A</h1><button>Run this page</button>"),
+    (
+        page_checks.pale_print,
+        "<h1>A</h1><details class='sd-dropdown'><summary>Slips</summary>x</details>",
+    ),
     (page_checks.needless_tab_stops, "<h1>A</h1><span tabindex='0'>x</span>"),
     (page_checks.blurred_images, f"<h1>A</h1><img alt='A dot.' width='60' src='{DOT}'>"),
     (page_checks.axe_violations, "<h1>A</h1><p style='color: #eee'>pale</p>"),
