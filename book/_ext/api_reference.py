@@ -1,10 +1,12 @@
 """The directive `api`, for use inside `eval-rst`: names of the library, one on a line.
 
 It makes a table of them with the first lines of their docstrings, then documents each in full.
-`module.*` stands for all public names of a module: its `__all__`, or what it defines.
+`module.*` stands for all public names of a module: its `__all__`, or what it defines. Signatures
+show what a caller can pass, and the name of a parameter is no link to an object of that name.
 """
 
 import inspect
+import re
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -85,7 +87,46 @@ class Api(SphinxDirective):
         return container.children
 
 
+def readable(
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: object, shown: str, gives: str
+) -> tuple[str, str] | None:
+    """Return a signature without private parameters, and with default objects by their names."""
+    if not shown:
+        return None
+    if shown.startswith("(*args"):  # what a protocol has, or what Matplotlib takes
+        return "", gives
+    shown = re.sub(r", _\w+=\(\)", "", shown)
+    return re.sub(r"<\w+ '?(?:\w+\.)*(\w+)'?>", r"\1", shown), gives
+
+
+def without_defaults(
+    _app: Sphinx, what: str, _name: str, obj: object, _skip: bool, _options: object
+) -> bool | None:
+    """Skip functions that are the default of a field of a class, and no methods of it."""
+    default = what == "class" and inspect.isfunction(obj) and "." not in obj.__qualname__
+    return True if default else None
+
+
+def parameters_stay_plain(
+    _app: Sphinx, what: str, name: str, obj: object, _options: object, lines: list[str]
+) -> None:
+    """Mark the names of parameters, and of a class's fields, so that they are not linked."""
+    holder = locate(name.rpartition(".")[0]) if what in ("method", "property") else obj
+    plain = set(getattr(holder, "__dataclass_fields__", ()))
+    if inspect.isroutine(obj):
+        plain |= set(inspect.signature(obj).parameters)
+    for number, line in enumerate(lines):
+        lines[number] = re.sub(
+            r"(?<![`:])`(\w+)`(?!`)",
+            lambda word: f"`{word[0]}`" if word[1] in plain else word[0],
+            line,
+        )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
+    app.connect("autodoc-process-signature", readable)
+    app.connect("autodoc-skip-member", without_defaults)
+    app.connect("autodoc-process-docstring", parameters_stay_plain)
     app.add_directive("api", Api)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

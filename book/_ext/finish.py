@@ -1,8 +1,8 @@
 """Finishing touches on pages.
 
 What a cell prints beside its figure comes after it, folded: the numbers behind the figure. Folded
-code that draws a figure is named so. And the word that begins a proof is set in italics, so that a
-proof needs no box.
+code that draws a figure is named so. The word that begins a proof is set in italics, so that a
+proof needs no box. And what can only be used in a running notebook is not printed.
 """
 
 from docutils import nodes
@@ -48,6 +48,21 @@ class NameCodeOfFigures(SphinxPostTransform):
                 fold["prompt_hide"] += " of this figure"
 
 
+class LiveOnScreen(SphinxPostTransform):
+    """Mark cells of live controls, and the paragraph that tells of them, as not to be printed."""
+
+    default_priority = 100
+    formats = ("html",)
+
+    def run(self, **_: object) -> None:
+        """Go through all cells."""
+        for cell in self.document.findall(nodes.container):
+            if "tag_remove-output" in cell["classes"]:
+                before = cell.parent[cell.parent.index(cell) - 1]
+                for part in (before, cell):
+                    part["classes"].append("on-screen")
+
+
 class ItalicProofs(SphinxPostTransform):
     """Set the word that begins a proof in italics."""
 
@@ -77,5 +92,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_post_transform(FoldNumbers)
     app.add_post_transform(ItalicProofs)
+    app.add_post_transform(LiveOnScreen)
     app.add_post_transform(NameCodeOfFigures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

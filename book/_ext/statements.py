@@ -4,7 +4,7 @@ The title says which it is: "Upper bound: Theorem 4.2" is the paper's, and links
 book's number runs through all pages in their order, one count for theorems, lemmas, definitions and
 the rest (`prf_realtyp_to_countertyp` in `_config.yml`); the paper's have it too, at the end of
 their titles. Each statement has a link to itself, and a place in the index, where the search finds
-it by its name.
+it by its name. Names in the index that differ by a number are in the order of their numbers.
 """
 
 import re
@@ -113,10 +113,26 @@ class Statements(ProofDomain):
         return shown
 
 
+def by_number(name: str) -> list[tuple[int, str]]:
+    """Return what sorts names by their words, and by their numbers as numbers."""
+    parts = re.findall(r"\d+|\D+", name.lower())
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+
+
+def sort_index(
+    _app: Sphinx, page: str, _template: str, context: dict[str, Any], _doc: object
+) -> None:
+    """Sort each letter of the index."""
+    if page == "genindex":
+        for _, names in context["genindexentries"]:
+            names.sort(key=lambda entry: by_number(entry[0]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_domain(Statements, override=True)
     app.add_transform(Name)
     app.add_post_transform(Link)
+    app.connect("html-page-context", sort_index)
     app.add_node(theorem_node, override=True, html=(visit_enumerable_node, depart))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,7 @@
   const START = { arms: ARMS, theta: "60,35", T: "400", epsilon: "0.5" };
   const SIDE = 360;
   const MARGIN = 24;
+  const UNIT = (SIDE - 2 * MARGIN) / 1.15; // arms lie between 0 and 1, and beyond is room for the box
   const SVG = "http://www.w3.org/2000/svg";
   const POLICIES = ["DP-BAI", "DP-Design", "OD-LinBAI, not private"];
 
@@ -18,7 +19,7 @@
     made.append(...children);
     return made;
   };
-  const x = (value) => MARGIN + value * (SIDE - 2 * MARGIN);
+  const x = (value) => MARGIN + value * UNIT;
   const y = (value) => SIDE - x(value);
   const read = (text) => text.split(" ").map((pair) => pair.split(",").map((part) => part / 100));
   const write = (points) => points.map((point) => point.map((part) => Math.round(part * 100)).join()).join(" ");
@@ -108,9 +109,11 @@
       circle.addEventListener("pointermove", (event) => {
         if (!circle.hasPointerCapture(event.pointerId)) return;
         const { left, top, width } = this.drawing.getBoundingClientRect();
-        const unit = ((SIDE - 2 * MARGIN) / SIDE) * width;
-        const edge = (MARGIN / SIDE) * width;
-        move((event.clientX - left - edge) / unit, 1 - (event.clientY - top - edge) / unit);
+        const scale = SIDE / width;
+        move(
+          ((event.clientX - left) * scale - MARGIN) / UNIT,
+          (SIDE - MARGIN - (event.clientY - top) * scale) / UNIT,
+        );
       });
       circle.addEventListener("keydown", (event) => {
         const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];

@@ -29,6 +29,7 @@ Drawn = tuple[Picture, str, str]
 """A picture, its alternative text, and the number in it that matters, told in a few words."""
 
 GHOST = "#b8b8b8"
+_GHOSTS = "Pale grey: the picture of the position before, for comparison."
 
 # Shows the frame that is chosen, and what the page tells of it to readers and to screen readers.
 _ON_INPUT = (
@@ -129,8 +130,10 @@ def explorer(
     if second:
         numbers = [(option,) for option in second[1].values()]
     drawn = [draw(option, *number) for option in options.values() for number in numbers]
-    if runs == 1:  # what chance draws differs in all, and has the axes that it needs
-        _steady([picture for picture, *_ in drawn], back=len(numbers))
+    note = ""
+    # What chance draws differs in all, and has the axes that it needs.
+    if runs == 1 and _steady([picture for picture, *_ in drawn], back=len(numbers)):
+        note = f'<p class="ghosts">{_GHOSTS}</p>\n'
     runs = len(numbers)
     names = [name for name in options for _ in numbers]
     told = [html.escape(f"{name}: {each[2]}") for name, each in zip(names, drawn, strict=True)]
@@ -146,7 +149,7 @@ def explorer(
     markup = (
         f'<div class="explorer" data-runs="{runs}" data-run="0">'
         f"{_labelled(label, _CONTROLS[control](told[::runs], start, name))}{again} "
-        f"<output>{told[first]}</output>\n" + "\n".join(frames) + "\n</div>"
+        f"<output>{told[first]}</output>\n" + "\n".join(frames) + f"\n{note}</div>"
     )
     return Explorer(label, len(frames), markup)
 
@@ -176,15 +179,16 @@ def _dropdown(told: Sequence[str], start: int, name: str, script: str = _ON_INPU
 _CONTROLS = {"slider": _slider, "dropdown": _dropdown}
 
 
-def _steady(pictures: Sequence[Picture], *, back: int) -> None:
+def _steady(pictures: Sequence[Picture], *, back: int) -> bool:
     """Give pictures of the same axes the same limits and places, so that only what changes moves.
 
     Behind its own lines and points, each shows those of the picture `back` places before, pale.
-    Pictures whose axes differ in number or scale are left alone.
+    Pictures whose axes differ in number or scale are left alone. Return whether any shows another.
     """
     kinds = {tuple((ax.get_xscale(), ax.get_yscale()) for ax in each.axes) for each in pictures}
     if len(kinds) > 1:
-        return
+        return False
+    shows = False
     for same in zip(*(picture.axes for picture in pictures), strict=True):
         limits = np.array([[*axes.get_xlim(), *axes.get_ylim()] for axes in same])
         places = np.array([axes.get_position(original=True).extents for axes in same])
@@ -195,7 +199,11 @@ def _steady(pictures: Sequence[Picture], *, back: int) -> None:
             axes.set_ylim(_widest(limits[:, 2:]))
             axes.set_position(Bbox.from_extents(*inside))
             for x, y, look in lines[number - back] if number >= back else ():
+                shows = True
                 axes.plot(x, y, color=GHOST, alpha=0.7, zorder=0.6, label="_ghost", **look)
+    for picture in pictures:
+        picture.write_names()
+    return shows
 
 
 def _widest(limits: NDArray[np.float64]) -> tuple[float, float]:

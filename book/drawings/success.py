@@ -67,7 +67,7 @@ def by_misfit(table: pd.DataFrame) -> Picture:
             axes.plot(part["budget"], part["success_rate"], **look)
             end = part[["budget", "success_rate"]].iloc[-1]
             name_end(axes, f"misfit {misfit:g}", tuple(end), look["color"])
-        axes.set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(0, 1.04))
+        axes.set(xscale="log", xlabel="budget $T$ (pulls, log)", ylim=(-0.04, 1.04))
         axes.set_ylabel("success rate (0 to 1)")
         budgets = table["budget"].unique().tolist()
         axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
@@ -90,6 +90,7 @@ def frontier(losses: pd.DataFrame, success: pd.DataFrame) -> Picture:
         for tau, look in zip(losses, SERIES, strict=False):
             left.plot(losses.index, losses[tau], label=f"off by {tau:g}", **look)
         left.axhline(0, color=GREY, linewidth=0.8)
+        left.margins(y=0.2)  # room for names below the lowest line
         left.set_ylabel("loss above the best other policy")
         order = list(losses.index) + sorted({*success["misfit"]} - {*losses.index})
         for (cell, part), look in zip(success.groupby("cell", sort=False), SERIES, strict=False):

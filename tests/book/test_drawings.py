@@ -31,6 +31,48 @@ def test_frames_share_their_axes_and_show_the_frame_before_as_a_ghost() -> None:
     assert list(ghosts[2][0].get_xdata()) == [0, 5]
 
 
+def crossed(picture: figures.Picture) -> list[tuple[str, str]]:
+    """Return the names of lines in a picture, each with that of a line that goes through it."""
+    found = []
+    for axes in picture.axes:
+        for line in axes.get_lines():
+            path = line.get_transform().transform_path(line.get_path())
+            through = path.intersects_bbox
+            found += [
+                (text.get_text(), str(line.get_label()))
+                for text in axes.texts
+                if text.get_text() and through(text.get_window_extent(), filled=False)
+            ]
+    return found
+
+
+def test_a_name_that_would_cross_lines_beside_its_own_stands_at_a_corner_of_it() -> None:
+    losses = pd.DataFrame(
+        {
+            "DP-BAI": [0.595, 0.712, 0.777, 0.846, 0.913, 0.953],
+            "scale too small by root 2": [0.879, 1.068, 1.157, 1.245, 1.323, 1.366],
+            "scale halved": [1.307, 1.595, 1.712, 1.818, 1.905, 1.951],
+            "DP-OD as printed": [1.189, 1.366, 1.403, 1.414, 1.414, 1.414],
+        },
+        index=[1, 2, 3, 5, 10, 20],
+    )
+    panels = {"one": losses, "other": losses[["DP-BAI"]]}
+    assert crossed(drawings.privacy_losses(panels, stated=1.0)) == []
+
+
+def test_frames_name_their_lines_within_the_limits_that_all_frames_share() -> None:
+    drawn = []
+
+    def draw(arms: int) -> drawings.frames.Drawn:
+        pair = {c: dpbai.Schedule(arms, 16, 10**9, c) for c in ("printed", "proof")}
+        drawn.append(drawings.sizes(pair))
+        return drawn[-1], f"{arms} arms", "sizes"
+
+    shown = drawings.explorer("arms", {str(K): K for K in (20, 1000, 100_000)}, draw)
+    assert [crossed(picture) for picture in drawn] == [[], [], []]
+    assert "Pale grey" in shown._repr_html_()
+
+
 def test_sizes_and_estimates_show_what_they_are_given() -> None:
     schedule = dpbai.Schedule(10_000, 16, 10**6)
     (axes,) = drawings.sizes({"printed": schedule}).axes

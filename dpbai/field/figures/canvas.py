@@ -26,8 +26,8 @@ from scipy.spatial.distance import cdist
 
 from dpbai._check import FloatArray
 
-# Colours of Okabe and Ito, and a grey that is legible on white.
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+# Colours of Okabe and Ito but for a darker purple, and a grey: legible on white, also as letters.
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#B3487F"
 BLACK, GREY = "#000000", "#767676"
 
 SERIES: tuple[dict[str, Any], ...] = (
@@ -56,6 +56,9 @@ WIDTH = 5.8
 
 _MOST_POINTS = 20_000
 _ENOUGH = 6  # pixels between a name and whatever else is drawn
+# Where a name may stand: above its line, below it or beside it; if all these cross, at a corner.
+_SIDES = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
+_CORNERS = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
 _LONG_AXIS = 1e4  # a log axis that grows more than so many times has ticks at powers only
 _DIGITS = 8  # of the name of a figure: among a thousand, two are alike with probability 1e-4
 _UNDATED = {"Date": None, "Creator": None}
@@ -88,6 +91,17 @@ class Picture(Figure):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.named: list[tuple[Axes, ...]] = []  # panels whose lines are named after the layout
+        self._names: list[Text] = []
+
+    def write_names(self) -> None:
+        """Write the names that `name_lines` asks for, in place of those written before.
+
+        To be called when the limits of axes have been changed after the `canvas` was closed.
+        """
+        for text in self._names:
+            text.remove()
+        with plt.rc_context(_STYLE):
+            self._names = [text for panels in self.named for text in _name_lines(panels)]
 
     def svg(self) -> str:
         """Return the figure as SVG, the same text each time.
@@ -174,8 +188,7 @@ def canvas(
             # Fix the layout, which would otherwise be computed again at each drawing.
             cast(LayoutEngine, figure.get_layout_engine()).execute(figure)
             figure.set_layout_engine("none")
-            for panels in figure.named:
-                _name_lines(panels)
+            figure.write_names()
         finally:
             plt.close(figure)
 
@@ -208,23 +221,32 @@ def name_lines(*panels: Axes) -> None:
     cast(Picture, panels[0].figure).named.append(panels)
 
 
-def _name_lines(panels: Sequence[Axes]) -> None:
+def _name_lines(panels: Sequence[Axes]) -> list[Text]:
+    """Write the names of the lines of some panels, and return the texts that stay."""
     alike: dict[tuple[str, ...], list[tuple[float, list[Text]]]] = {}
     for panel in panels:
         texts, apart = _names_of(panel)
         alike.setdefault(tuple(text.get_text() for text in texts), []).append((apart, texts))
+    kept = []
     for choices in alike.values():
         best = max(choices, key=lambda choice: choice[0])
         for choice in choices:
             for text in choice[1] if choice is not best else ():
                 text.remove()
+        kept += best[1]
+    return kept
 
 
 def _names_of(axes: Axes) -> tuple[list[Text], float]:
     """Write the names of the lines of one panel; return them, and how far the lines are apart."""
     frame = axes.get_window_extent()
     lines = axes.get_lines()
-    paths = [_densely(line.get_xydata(), line.get_transform(), frame) for line in lines]
+    paths = [
+        _densely(
+            line.get_xydata(), line.get_transform(), frame, joined=line.get_linestyle() != "None"
+        )
+        for line in lines
+    ]
     bars = [
         _densely(segment, each.get_transform(), frame)
         for each in axes.collections
@@ -243,10 +265,10 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
         written.append(text)
         box = text.get_window_extent()
         half = np.array([box.width, box.height]) / 2
-        # Above the line, below it or beside it, near or a little farther away, within the frame.
-        sides = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
-        offsets = np.concatenate([sides * (half + away) for away in (4, 8, 14)])
-        centres = (path[::-4, None] + offsets).reshape(-1, 2)
+        # Near the line or a little farther away, within the frame.
+        reach = half + np.array([[4], [8], [14]])
+        offsets = [(reach[:, None] * way).reshape(-1, 2) for way in (_SIDES, _CORNERS)]
+        centres = np.concatenate([(path[::-4, None] + each).reshape(-1, 2) for each in offsets])
         low, high = frame.p0 + half + 1, frame.p1 - half - 1
         centres = centres[((centres >= low) & (centres <= high)).all(axis=1)]
         if not len(centres):
@@ -283,12 +305,17 @@ def _filled(text: Text) -> FloatArray:
     return np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
 
 
-def _densely(data: Any, transform: Transform, frame: Bbox) -> FloatArray:
-    """Return points along a path that lie in a frame, a few pixels apart, in pixels."""
+def _densely(data: Any, transform: Transform, frame: Bbox, *, joined: bool = True) -> FloatArray:
+    """Return points along a path that lie in a frame, a few pixels apart, in pixels.
+
+    Of marks that no line joins, these are their places.
+    """
     data = np.asarray(data, dtype=float)
     corners = transform.transform(data[np.isfinite(data).all(axis=1)])
     if not len(corners):  # such as the bars of a policy that never failed
         return np.asarray(corners)
+    if not joined:
+        return np.asarray(corners[((corners >= frame.p0) & (corners <= frame.p1)).all(axis=1)])
     steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
     along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
     points = np.column_stack([np.interp(along, steps, corners[:, k]) for k in (0, 1)])
