@@ -260,7 +260,7 @@ class DPDesign:
         arms, rank = vectors.shape
         if self.budget < _PULLS_TO_AN_ARM * len(self.features) or (arms <= rank and not self._tau):
             return 0.0
-        constant = np.linalg.lstsq(vectors, np.ones(arms))[0]
+        constant = np.linalg.lstsq(vectors, np.ones(arms), rcond=None)[0]
         share = 1 - 2 / (rank + 2 - np.allclose(vectors @ constant, 1, rtol=0, atol=ROUNDING))
         return share if rank * self._division.noise_ratio <= share * self.budget else 0.0
 
