@@ -43,7 +43,8 @@ pre { white-space: pre-wrap; overflow: visible; }
 }
 .bd-article h2 { margin-top: 1.6rem; }
 .bd-article figure img, .bd-article .explorer img { width: 80%; height: auto; }
-.explorer :is(input, select, button), .plane, .live-bar, .sd-container-fluid:has(.sd-btn) {
+.explorer :is(input, select, button), .plane, .live-bar, .on-screen,
+.sd-container-fluid:has(.sd-btn) {
   display: none !important;
 }
 .bd-article table { display: table; overflow: visible; }

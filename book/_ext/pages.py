@@ -47,6 +47,7 @@ PICTURE = re.compile(r'<img (?![^>]*\bwidth=)([^>]*?)src="([^":]+\.svg)"')
 SEARCH = re.compile(
     r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
 )
+SOLVED = re.compile(r'(<a class="reference internal" href="#ex-[^"]*">) ')
 PLAIN = {Name, Name.Namespace, Operator, Punctuation, Whitespace}
 """To names, punctuation and spaces both colour schemes give the colour of the block; to operators,
 that of strings."""
@@ -133,6 +134,7 @@ def lightened(page: Path, text: str, static: Path) -> str:
     up = f"{'../' * (len(page.relative_to(static.parent).parts) - 1)}_static/"
     text = text.replace("mathjax/tex-chtml.js", "mathjax/startup.js")  # and see _config.yml
     text = text.replace(' aria-label="Toggle hidden content"', "")  # it is named as it reads
+    text = SOLVED.sub(r" \1", text)  # no line under the space before the name of an exercise
     if page.name != "search.html":
         text = SEARCH.sub("", text)
     text = SCRIPT.sub(rf'<link rel="stylesheet" href="\1{ICONS}">', PRELOAD.sub("", text))

@@ -1,8 +1,7 @@
 """The directive `versions`: a table of packages, one on a line, with their installed versions.
 
-The table is made when the book is built, so that no version is stored in a notebook. The table of
-execution times beside it names pages by their titles and says its status in words: not every
-machine has a font with its signs.
+The table is made when the book is built, so that no version is stored in a notebook. Of MyST-NB's
+table of execution times beside it, the times are kept, of pages by their titles and in their order.
 """
 
 import platform
@@ -33,17 +32,28 @@ def row(*cells: str) -> nodes.row:
     return nodes.row("", *(nodes.entry("", nodes.paragraph(text=cell)) for cell in cells))
 
 
-def say_status(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Replace the signs for success and failure by words, and names of files by titles."""
-    words = {"\N{WHITE HEAVY CHECK MARK}": "done", "\N{CROSS MARK}": "failed"}
-    if docname.endswith("/status"):
-        words |= {name: title.astext() for name, title in app.env.titles.items()}
-    for text in [text for text in doctree.findall(nodes.Text) if text.astext() in words]:
-        text.parent.replace(text, nodes.Text(words[text.astext()]))
+def keep_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Leave the page and its time in each row of the table of execution times."""
+    if not docname.endswith("/status"):
+        return
+    order = [app.config.root_doc, *app.env.toctree_includes[app.config.root_doc]]
+    table = list(doctree.findall(nodes.table))[-1]
+    (group,), (head,), (body,) = (
+        list(table.findall(kind)) for kind in (nodes.tgroup, nodes.thead, nodes.tbody)
+    )
+    rows = sorted(body.children, key=lambda row: order.index(row[0].astext()))
+    for cells in rows:
+        (name,) = cells[0].findall(nodes.Text)
+        name.parent.replace(name, nodes.Text(app.env.titles[name.astext()].astext()))
+        time = nodes.paragraph(text=f"{float(cells[3].astext()):.1f}")
+        cells.children = [cells[0], nodes.entry("", time)]
+    head.children, body.children = [row("Page", "Time (s)")], rows
+    group["cols"] = 2
+    group.children = [*(nodes.colspec(colwidth=1) for _ in range(2)), head, body]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_directive("versions", Versions)
-    app.connect("doctree-resolved", say_status)
+    app.connect("doctree-resolved", keep_times)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -239,7 +239,7 @@ def funnel(
         axes.set(xlim=(-1, starts[-1]), xticks=[], ylabel="private estimate of the mean")
         axes.grid(visible=False, axis="x")
         axes.spines["bottom"].set_visible(False)
-        _explain(axes, phases[0], going_on[0])
+        _explain(axes)
         end = at[-1][answer], shown[-1][answer]
         _note(axes, f"arm {answer}", end, (8, 0), color=ORANGE if answer == best else BLUE)
         for place, (values, kept) in enumerate(zip(shown, going_on, strict=True)):
@@ -291,13 +291,12 @@ def _note(
     axes.annotate(text, point, away, textcoords="offset points", zorder=4, **look)
 
 
-def _explain(axes: Axes, phase: Phase, kept: set[int]) -> None:
-    """Say above the first strip what its marks mean, with how many there are of each."""
-    arms = len(phase.active)
+def _explain(axes: Axes) -> None:
+    """Say above the first strip what its marks mean."""
     for place, text, color in (
-        (0.0, f"$\\bullet$ {len(kept)} kept", BLUE),
-        (0.16, f"$\\times$ {arms - len(kept)} dropped", "#5a5a5a"),
-        (0.38, "$\\bigstar$ the best arm", ORANGE),
+        (0.0, "$\\bullet$ kept", BLUE),
+        (0.13, "$\\times$ dropped", "#5a5a5a"),
+        (0.32, "$\\bigstar$ the best arm", ORANGE),
     ):
         axes.text(
             place,

@@ -89,7 +89,7 @@ def test_a_funnel_shows_every_estimate_and_joins_those_of_survivors() -> None:
     marked = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
     assert sorted(y for line in marked for y in line.get_ydata()) == sorted(values[0] + values[1])
     told = {text.get_text() for text in axes.texts}
-    assert {"4", "2", "$\\bullet$ 2 kept", "arm 2", "2nd", "1st"} <= told
+    assert {"4", "2", "$\\bullet$ kept", "arm 2", "2nd", "1st"} <= told
     joined = {tuple(line.get_ydata()) for line in axes.get_lines() if line.get_zorder() == 1.5}
     assert joined == {(0.5, 0.45), (0.4, 0.55)}
 
