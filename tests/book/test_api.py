@@ -12,6 +12,7 @@ import book_checks
 import drawings
 import nbformat
 import pytest
+import statements
 from api_reference import locate
 from numpydoc.docscrape import NumpyDocString
 
@@ -120,6 +121,47 @@ def test_free_text_below_parameters_is_found() -> None:
         """
 
     assert parameters_that_do_not_exist(function) == ["The rest is as usual."]
+
+
+def test_a_signature_shows_what_a_caller_can_pass_and_no_internals() -> None:
+    def shown(signature: str) -> str:
+        return api_reference.readable(None, "class", "", None, None, signature, "")[0]
+
+    full = "(losses, law=<class 'dpbai.rewards.Uniform'>, rule=<function g>, _changes=())"
+    assert shown(full) == "(losses, law=Uniform, rule=g)"
+    assert shown("(*args, **kwargs)") == ""
+    assert shown("(size=(5.8, 3.4), *, notes=())") == "(size=(5.8, 3.4), *, notes=())"
+
+
+def test_names_of_parameters_and_fields_are_not_taken_for_functions() -> None:
+    fit = locate("dpbai.beyond.linearity.Fit")
+    for kind, name, obj in (
+        ("class", "dpbai.beyond.linearity.Fit", fit),
+        ("function", "dpbai.beyond.linearity.fit", locate("dpbai.beyond.linearity.fit")),
+        ("method", "dpbai.audits.Audit.delta_at", locate("dpbai.audits.Audit.delta_at")),
+    ):
+        lines = (inspect.getdoc(obj) or "").splitlines()
+        api_reference.parameters_stay_plain(None, kind, name, obj, None, lines)
+        assert re.findall(r"(?<![`:])`(?:misfit|epsilon)`(?!`)", "\n".join(lines)) == []
+    lines = ["As `Uniform`, with `misfit` and :py:func:`misfit`."]
+    api_reference.parameters_stay_plain(
+        None, "class", "dpbai.beyond.linearity.Fit", fit, None, lines
+    )
+    assert lines == ["As `Uniform`, with ``misfit`` and :py:func:`misfit`."]
+
+
+def test_a_function_that_is_a_default_is_no_method_of_its_class() -> None:
+    def skipped(obj: object) -> bool | None:
+        return api_reference.without_defaults(None, "class", "", obj, False, None)
+
+    assert skipped(dpbai.Schedule.collections)
+    assert skipped(dpbai.Schedule.pulls) is None
+
+
+def test_names_in_the_index_are_in_the_order_of_their_numbers() -> None:
+    names = ["Erratum 10", "erratum 2", "Lemma A.10", "Lemma A.9", "Erratum 1"]
+    ordered = ["Erratum 1", "erratum 2", "Erratum 10", "Lemma A.9", "Lemma A.10"]
+    assert sorted(names, key=statements.by_number) == ordered
 
 
 HOLDERS = {
