@@ -113,7 +113,7 @@ def parameters_stay_plain(
     """Mark the names of parameters, and of a class's fields, so that they are not linked."""
     holder = locate(name.rpartition(".")[0]) if what in ("method", "property") else obj
     plain = set(getattr(holder, "__dataclass_fields__", ()))
-    if inspect.isroutine(obj):
+    if inspect.isfunction(obj) or inspect.ismethod(obj):
         plain |= set(inspect.signature(obj).parameters)
     for number, line in enumerate(lines):
         lines[number] = re.sub(

@@ -139,6 +139,7 @@ def test_names_of_parameters_and_fields_are_not_taken_for_functions() -> None:
         ("class", "dpbai.beyond.linearity.Fit", fit),
         ("function", "dpbai.beyond.linearity.fit", locate("dpbai.beyond.linearity.fit")),
         ("method", "dpbai.audits.Audit.delta_at", locate("dpbai.audits.Audit.delta_at")),
+        ("property", "dpbai.Schedule.sizes", vars(locate("dpbai.Schedule"))["sizes"]),
     ):
         lines = (inspect.getdoc(obj) or "").splitlines()
         api_reference.parameters_stay_plain(None, kind, name, obj, None, lines)
