@@ -46,10 +46,10 @@ def keep_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         (name,) = cells[0].findall(nodes.Text)
         name.parent.replace(name, nodes.Text(app.env.titles[name.astext()].astext()))
         time = nodes.paragraph(text=f"{float(cells[3].astext()):.1f}")
-        cells.children = [cells[0], nodes.entry("", time)]
-    head.children, body.children = [row("Page", "Time (s)")], rows
+        cells[1:] = [nodes.entry("", time)]
+    head[:], body[:] = [row("Page", "Time (s)")], rows
+    group[:] = [*(nodes.colspec(colwidth=1) for _ in range(2)), head, body]
     group["cols"] = 2
-    group.children = [*(nodes.colspec(colwidth=1) for _ in range(2)), head, body]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
