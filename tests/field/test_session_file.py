@@ -414,6 +414,26 @@ def test_a_forged_file_that_does_not_fit_together_is_refused(run_file, edit):
     assert refused(run_file)
 
 
+def test_an_arm_that_phase_1_has_dropped_cannot_come_back_in_a_forged_phase_3(tmp_path):
+    """The plan of phase 3 fits the forged survivors of phase 2, one more than it keeps."""
+    path = tmp_path / "run.json"
+    session = begun(path, dpbai.Baseline(np.eye(8), budget=300, epsilon=math.inf))
+    for _ in range(2):
+        session.record(full(session))
+
+    def edit(content):
+        second, current = content["finished"][1], content["current"]
+        out = next(arm for arm in range(8) if arm not in second["active"])
+        arms = sorted([*second["survivors"], out])
+        second["survivors"] = arms
+        current["plan"].update(active=arms, pulled=arms, pulls=[1] * 3)
+        current.update(sums=["0"] * 3, counts=[0] * 3)
+
+    forge(path, edit)
+    with pytest.raises(SessionError, match="phase 2 released does not fit its plan"):
+        dpbai.Session.resume(path, noise=NumpyNoise(1))
+
+
 def test_a_sum_that_is_refused_is_not_told(run_file):
     forge(run_file, lambda content: content["current"].update(sums=["0.1234567,", "0"]))
     with pytest.raises(SessionError, match="sums and counts do not fit") as error:
