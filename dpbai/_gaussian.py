@@ -4,15 +4,16 @@ Noise N(0, sigma^2) on a number that one reward moves by 1 is (epsilon, delta)-p
 
     delta = Phi(u - v) - e^epsilon Phi(-u - v),   u = 1/(2 sigma),   v = epsilon sigma,
 
-and for no smaller delta (Balle and Wang, 2018, Theorem 8). With Mills' ratio R = (1 - Phi)/phi,
-which is positive and decreasing, and phi(v + u) e^epsilon = phi(v - u), this is
+and for no smaller delta (Balle and Wang, 2018, Theorem 8). The derivative of that by v, at fixed
+u = 1/(2 sigma), is -2u e^(2uv) Phi(-u - v). With Mills' ratio R = (1 - Phi)/phi and phi(v + u)
+e^(2uv) = phi(v - u), this gives
 
-    delta = phi(v - u) (R(v - u) - R(v + u)),
+    delta = 2u integral of phi(v - u + s) R(v + u + s) over s >= 0,
 
-in which nothing overflows or underflows once phi is kept as a logarithm. For small u the bracket
-cancels: it is then computed as the integral of -R'(x) = 1 - x R(x) over [v - u, v + u]. For u above
-v + 1, delta is near 1 and 1 - delta is computed instead. As log delta decreases in sigma and in
-epsilon, either is the zero of a decreasing function.
+whose integrand is positive and smooth: no digits cancel, and nothing overflows or underflows once
+phi(v - u) is kept as a logarithm. For u above v + 1, delta is near 1 and 1 - delta is computed
+instead. As log delta decreases in sigma and in epsilon, either is the zero of a decreasing
+function.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ from dpbai._check import FloatArray
 CALIBRATIONS = ("classic", "analytic")
 _LARGEST_ARGUMENT = 1e150  # of phi: its square is finite
 _LEAST_SIGMA, _LARGEST_SIGMA = 1e-155, 2.0**1022  # beyond, epsilon or delta is no double
-_NODES, _WEIGHTS = special.roots_legendre(20)
-_SERIES_FROM = 30.0
+_NODES, _WEIGHTS = special.roots_legendre(40)
+_DECAY = 40.0  # the integrand is followed until it has fallen by e^-40
 _TOLERANCE = 1e-7  # of log delta
 _LEAST_EXCESS = -1e9  # bounds a logarithm that may be infinite
 _LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # within the exponents of doubles
-_MILLS_SERIES = [(-1) ** k * math.prod(range(1, 2 * k + 2, 2)) for k in range(9)]  # 1, -3, 15, ...
 
 
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:
@@ -65,27 +65,19 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
         return -math.inf
     if u - v > _LARGEST_ARGUMENT:
         return 0.0
-    log_density = -0.5 * (v - u) ** 2 - 0.5 * math.log(2 * math.pi)
-    if v < u - 1:
-        missing = special.ndtr(v - u) + math.exp(log_density) * float(_mills(u + v))
+    a = v - u
+    log_density = -0.5 * a**2 - 0.5 * math.log(2 * math.pi)
+    if a < -1:
+        missing = special.ndtr(a) + math.exp(log_density) * float(_mills(u + v))
         return math.log1p(-missing) if missing < 1 else -math.inf
-    if u < max(1.0, v / 4):
-        integral = float(_WEIGHTS @ _minus_mills_slope(v + u * _NODES))
-        return log_density + math.log(u) + math.log(integral)
-    return log_density + math.log(float(_mills(v - u) - _mills(v + u)))
+    half = _DECAY / (a + math.sqrt(a**2 + 2 * _DECAY))  # of where a s + s^2/2 reaches 40
+    s = half * (1 + _NODES)
+    integral = half * float(_WEIGHTS @ (np.exp(-(a + s / 2) * s) * _mills(u + v + s)))
+    return log_density + math.log(2 * u) + math.log(integral)
 
 
 def _mills(x: ArrayLike) -> FloatArray:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(np.asarray(x) / math.sqrt(2)))
-
-
-def _minus_mills_slope(x: FloatArray) -> FloatArray:
-    """Return 1 - x R(x); for large x, where it cancels, by its asymptotic series."""
-    result = 1 - x * _mills(x)
-    far = x > _SERIES_FROM
-    inverse = x[far] ** -2.0
-    result[far] = inverse * np.polynomial.polynomial.polyval(inverse, _MILLS_SERIES)
-    return result
 
 
 @lru_cache(maxsize=1024)
