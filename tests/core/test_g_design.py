@@ -179,6 +179,19 @@ def test_looser_tolerance_is_kept():
     assert math.isclose(loose.weights.sum(), 1)
 
 
+@pytest.mark.parametrize("m", [300, 3 * 10**6])
+@pytest.mark.parametrize(
+    "vectors", [[[1, 0], [0, 1], [1, 1]], [[2, 0], [-1, 3**0.5], [-1, -(3**0.5)]]]
+)
+def test_thirds_of_the_pulls_are_not_rounded_up(vectors, m):
+    """By symmetry each weight is 1/3; one that is off by 1e-8 takes a pull more, ceil(pi m)."""
+    weights = dpbai.g_optimal_design(vectors).weights
+    np.testing.assert_allclose(weights, 1 / 3, rtol=1e-14)
+    policy = dpbai.ODLinBAI(np.array(vectors), budget=m + 3)
+    assert policy.pulls_per_phase == m
+    assert policy.phase(1, range(3)).pulls == (m // 3,) * 3
+
+
 @pytest.mark.parametrize("dimension", [2, 3, 5])
 def test_newtons_step_squares_the_distance_to_the_optimum(dimension):
     """From shares that are a ten thousandth off on the support, one step leaves next to nothing."""
