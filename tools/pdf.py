@@ -3,7 +3,8 @@
 `make pdf` runs this on what `make book` has built. Formulas and explorers are drawn as on the pages
 (an explorer shows its first frame), links within the book lead to pages of the PDF and tell their
 numbers, and its outline is that of the headings. What the pages fold is small here or left out: the
-code of figures, and the entries of the reference behind its tables of names.
+code of figures, the commands of the ledger, and the entries of the reference behind its tables of
+names. So is the plane, in which points are dragged.
 """
 
 import re
@@ -71,7 +72,10 @@ FOOTER = """
 <span class="pageNumber"></span> / <span class="totalPages"></span></div>
 """
 HEADINGS = "h1, h2, h3, h4"
-REMOVED = "a.headerlink, p.part, details.hide, .toctree-wrapper, noscript, dl.py"
+REMOVED = (
+    "a.headerlink, p.part, details.hide, .toctree-wrapper, noscript, dl.py, .ledger details, "
+    "section:has(> .plane)"
+)
 MOST_ROUNDS = 5
 NO_NUMBER = "000"
 """What stands for the number of a page until it is known: as wide as one."""

@@ -22,6 +22,8 @@ FIRST = r"""
 SECOND = r"""<section id="two"><p class="part">Theory &gt;</p>
 <h1>Two, <span class="math">\(x^2\)</span></h1>
 <section id="summary"><h2>Summary</h2><label for="box">Box</label><input id="box">
+<section><h3>A plane</h3><p>Drag.</p><div class="plane"></div></section>
+<table class="ledger"><tr><td>Claim<details><pre>pytest</pre></details></td></tr></table>
 <div class="exercise">1?</div><div class="solution">1!</div>
 <div class="exercise">2?</div><div class="solution">2!</div></section>
 </section>"""
@@ -51,6 +53,12 @@ def test_identifiers_are_unique(joined: BeautifulSoup) -> None:
 def test_solutions_come_after_all_exercises(joined: BeautifulSoup) -> None:
     found = joined.select(".exercise, .solution")
     assert [part.get_text() for part in found] == ["1?", "2?", "1!", "2!"]
+
+
+def test_the_plane_and_the_commands_of_the_ledger_are_left_out(joined: BeautifulSoup) -> None:
+    assert "Drag" not in joined.get_text()
+    assert "pytest" not in joined.get_text()
+    assert text(joined.select_one("table.ledger")) == "Claim"
 
 
 def test_contents_name_the_parts(joined: BeautifulSoup) -> None:
