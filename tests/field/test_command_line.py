@@ -79,7 +79,9 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(done, folder):
     while asked := requests_of(done("next", "run.json")):
         rewards = [(arm, int(arm == "green")) for arm, pulls in asked.items() for _ in range(pulls)]
         write_rewards(folder / "rewards.csv", rewards)
-        assert f"Recorded {len(rewards)} reward(s)" in done("tell", "run.json", "rewards.csv")
+        assert f"Recorded {len(rewards)} rewards of 2 arms." in done(
+            "tell", "run.json", "rewards.csv"
+        )
         steps += 1
     assert steps == 1
     # The last step is a process of its own, as each is for users.
@@ -176,7 +178,7 @@ def test_rewards_come_from_standard_input_too(call, done, monkeypatch):
     text = f"arm,total,count\n{arm},2.5,{pulls}\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     out = done("tell", "run.json", "-")
-    assert f"Recorded {pulls} reward(s) of 1 arm(s)." in out
+    assert f"Recorded {pulls} rewards of 1 arm." in out
 
 
 def test_files_as_spreadsheets_write_them_are_read(done, folder):
@@ -515,6 +517,7 @@ MISTAKES = [
     (PLAN, ("arms.csv", "arm,x\na,1\nb,nan\n"), 2, "line 3: x of arm 'b' must be a finite"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1_0\n"), 2, "line 3: x of arm 'b' must be a finite"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1,5\n"), 2, "line 3: there must be 2 values"),
+    (PLAN, ("arms.csv", "arm\na,1\n"), 2, "line 2: there must be 1 value\n"),
     (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "no CSV file"),
     (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "no text in UTF-8"),
     (MEANS, None, 2, "means.csv: No such file"),
@@ -730,9 +733,9 @@ def test_a_search_that_finds_some_shows_and_writes_these_and_names_the_others(
     means = zip(LABELS, np.linspace(0.1, 0.6, 6), strict=True)
     write_rewards(folder / "means.csv", means, ("arm", "mean"))
     given = ("arms.csv", "--means", "means.csv", "--policies", "baseline", "-o", "found.csv")
-    code, out, err = call("epsilon", *given, "--budgets", 6, 9, 4000)
+    code, out, err = call("epsilon", *given, "--budgets", 1, 9, 4000)
     assert (code, err.count("\n")) == (1, 1)
-    assert "6 pulls are not enough for baseline at any epsilon; 9 pulls are not enough" in err
+    assert "1 pull is not enough for baseline at any epsilon; 9 pulls are not enough" in err
     assert pd.read_csv("found.csv")["budget"].tolist() == [4000]
     assert "\nbaseline   4000" in out
     code, out, err = call("budget", *given, "--epsilons", 1, 1e-8, 1e-9)

@@ -302,6 +302,58 @@ def test_what_to_do_about_bent_means_depends_on_the_policy(options, way, call, d
     assert way in said
 
 
+@pytest.mark.parametrize("options", [("--misfit", 0), ("--policy", "baseline"), ("--misfit", 0.03)])
+def test_json_has_the_fit_that_the_text_states(options, call, done, folder, answer):
+    """Of recommend and misfit: the chance and the power of the library for this deviation."""
+    call(*START, "--budget", 20_000, "--epsilon", 1, *options)
+    while "is finished" not in done("status", "run.json"):
+        answer("run.json", 0.4)
+    run = dpbai.Session.resume(folder / "run.json")
+    size = 0.03 if 0.03 in options else dpbai.DPDesign(FEATURES, budget=20_000, epsilon=1).misfit
+    released = [value for phase in run.released for value in phase.statistic]
+    fit = linearity.fit(run.phases, released, FEATURES, misfit=size)
+    for command in ("recommend", "misfit"):
+        assert json.loads(done(command, "run.json", "--json"))["fit"] == (fit and vars(fit))
+        said = " ".join(done(command, "run.json").split())
+        power = (
+            f"off by {size:g} of the reward range, this test finds it in {fit.power:.0%}"
+            if fit
+            else ""
+        )
+        assert power.replace("%", " %") in said
+    assert (fit is None) == (options == ("--misfit", 0))
+
+
+@pytest.mark.parametrize(("budget", "size"), [(60, 0.04), (4000, 0.06)])
+def test_an_interval_without_a_misfit_is_also_given_for_the_usual_one(budget, size, done, folder):
+    """That which DPDesign allows for with these pulls; the estimate uses rewards of others."""
+    angles = np.arange(8) * 0.8
+    features = np.column_stack([np.ones(8), np.cos(angles), np.sin(angles)])
+    policy = dpbai.DPDesign(features, budget=budget, epsilon=9, phases=1, misfit=0)
+    session = dpbai.Session(policy, noise=dpbai.NumpyNoise(1), path=folder / "run.json")
+    truth = 0.5 + 0.3 * np.cos(angles - angles[2])
+    session.record_sums({arm: (truth[arm] * n, n) for arm, n in session.requests.items()})
+    off = session.interval(misfit=size)
+    assert off.deviations
+    said = " ".join(done("recommend", "run.json").split())
+    assert (
+        f"For deviations from linear means of about {size} of the reward range, the interval is "
+        f"{off.low:.4g} to {off.high:.4g}." in said
+    )
+    assert dpbai.DPDesign(features, budget=budget, epsilon=9).misfit == size
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("epsilon", ["inf", 1])
+def test_a_holdout_without_noise_says_that_it_is_not_private(epsilon, call):
+    assert call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)[0] == 0
+    hold = ("holdout", "check.json", "run.json", BENT, "--pulls", 5, "--epsilon", epsilon)
+    code, out, _ = call(*hold)
+    assert (code, "Note: a phase has no noise, and so the run no privacy.\n" in out) == (
+        0, epsilon == "inf",
+    )  # fmt: skip
+
+
 def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
     (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
     supposed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)

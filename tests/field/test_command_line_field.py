@@ -368,7 +368,7 @@ GOOD = {
 def test_rewards_are_read_by_the_names_of_their_columns(text, options, done, begun):
     (begun / "rewards.csv").write_text(text)
     out = done("tell", "run.json", "rewards.csv", *options)
-    assert f"Recorded {3 if 'total,count' in text else 1} reward(s) of 1 arm(s)." in out
+    assert f"Recorded {'3 rewards' if 'total,count' in text else '1 reward'} of 1 arm." in out
 
 
 REFUSED = {
@@ -640,6 +640,31 @@ def test_help_is_readable_at_80_columns(call, monkeypatch):
 )  # fmt: skip
 def test_a_name_in_a_list_is_seen_as_one(name, told):
     assert sheets.quoted(name) == told
+
+
+def test_one_is_singular_in_what_is_counted(done, refused, tmp_path):
+    """All rewards of one arm are 1, all others 0. Noise turns that round with odds of e^-60."""
+    assert [sheets.plural(n, "reward") for n in (0, 1, 2)] == ["0 rewards", "1 reward", "2 rewards"]
+    (tmp_path / "arms.csv").write_text("arm\na\nb\nc\nd\n")
+    (tmp_path / "last.csv").write_text("arm,reward\na,1\n")
+    done("start", "run.json", "arms.csv", "--policy", "baseline", "--budget", 60, "--epsilon", 9)
+    for phase, stay in ((1, "2 of 4 arms stay: "), (2, "1 of 2 arms stays: ")):
+        asked = requests_of(done("next", "run.json"))
+        rows = [f"{arm},{(n - 1) * (arm == 'a')},{n - (arm == 'a')}\n" for arm, n in asked.items()]
+        (tmp_path / "most.csv").write_text("".join(["arm,total,count\n", *rows]))
+        arms = "4 arms" if phase == 1 else "2 arms"
+        assert f"{sum(asked.values()) - 1} rewards of {arms}.\n" in done(
+            "tell", "run.json", "most.csv"
+        )
+        assert f"1 reward of phase {phase} is missing, see" in refused("recommend", "run.json")
+        out = done("tell", "run.json", "last.csv")
+        assert "Recorded 1 reward of 1 arm.\n" in out
+        assert f"Phase {phase} is complete and released. {stay}" in out
+
+
+def test_a_table_of_one_row_too_many_says_one_more_row(capsys):
+    answers.show(["n"], [[n] for n in range(answers._MOST_ROWS + 1)])
+    assert "... and 1 more row: --output" in capsys.readouterr().out
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=40), min_size=1, max_size=40))

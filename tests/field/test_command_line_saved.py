@@ -88,7 +88,7 @@ def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
     if stream in ("full", "pipe"):
         out.close()
     said = {
-        "start": "new.json is ready", "tell": "Recorded 3 reward(s)", "undo": "Removed batch f",
+        "start": "new.json is ready", "tell": "Recorded 3 rewards", "undo": "Removed batch f",
         "withdraw": "is withdrawn", "end-phase": "Phase 1 was ended", "follow": '"missing": ',
     }  # fmt: skip
     assert said[step] in told

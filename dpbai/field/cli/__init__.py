@@ -8,6 +8,7 @@ search without a result).
 from __future__ import annotations
 
 import argparse
+import io
 import signal
 import sys
 import warnings
@@ -15,11 +16,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import current_thread, main_thread
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
-from dpbai.field.cli.commands import STEPS, function, parser
-from dpbai.field.cli.output import acknowledging, complain, finish, prepare
+from dpbai.field.cli.commands import STEPS, parser
+from dpbai.field.cli.output import acknowledging, complain, printed
 
 __all__ = ["main", "parser"]
 
@@ -31,7 +33,9 @@ _WRONG_PATH = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    prepare()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
+            stream.reconfigure(errors="backslashreplace")  # where its encoding lacks a character
     try:
         return _main(argv)
     except KeyboardInterrupt:
@@ -74,7 +78,7 @@ def _main(argv: Sequence[str] | None) -> int:
         except (OSError, RuntimeError) as error:
             return _failed(error, FAILED)
         finally:
-            finish()
+            printed("", sys.stdout)
     return 0
 
 
@@ -89,11 +93,8 @@ def _run(given: argparse.Namespace) -> None:
         import_module("dpbai.field.figures")  # with an error if Matplotlib is missing
         import_module("matplotlib").use("Agg")  # which opens no window
     if "reward_range" in given:
-        try:
-            given.reward_range = checked_range(given.reward_range)
-        except ValueError as error:
-            given.refuse(f"argument --reward-range: {error}")
-    answer = function(given.command)(given)
+        given.reward_range = checked_range(given.reward_range)
+    answer = resolve_name(f"dpbai.field.cli.{given.place}")(given)
     columns = answer.columns or given.columns
     # What was saved must be acknowledged.
     saved = given.command in (*STEPS, "start", "holdout")
@@ -108,7 +109,7 @@ def _run(given: argparse.Namespace) -> None:
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
             answer.draw().savefig(given.figure, bbox_inches="tight", metadata=dated)
     if answer.failed:
-        raise SearchError(answer.failed)
+        raise SearchError(f"{'; '.join(answer.failed)}: {answer.way}")
 
 
 def _failed(reason: object, code: int) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 
 import dpbai
 from dpbai._check import FloatArray
-from dpbai.beyond.dp_design import MISFIT
-from dpbai.beyond.linearity import cannot_lead, fit
+from dpbai.beyond.dp_design import usual_misfit
+from dpbai.beyond.linearity import Fit, cannot_lead, fit
 from dpbai.field.cli.arguments import DEFAULT
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.cli.tables import Arms, has_constant
@@ -18,19 +18,36 @@ from dpbai.field.session import Interval, Session
 from dpbai.scaling import rank
 from dpbai.schedule import pulls_max_det
 
-_LEVEL, _POWER = 0.05, 0.8
+LEVEL, _POWER = 0.05, 0.8
 _MOST_ARMS, _MOST_WITHOUT_CONSTANT = 500, 100  # for which linear programs are quick
 _NEEDLESS = "a combination of the columns before, and adds no information"
 _LISTING = "|;,/+"
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
 
 
+def allowed(policy: dpbai.Policy) -> float:
+    """Return the deviation from linear means that a policy allows for, inf if it ignores features.
+
+    With a misfit, DPDesign ignores the features of two arms.
+    """
+    misfit = float(vars(policy).get("misfit", 0.0))
+    pair = misfit > 0 and len(policy.features) == 2
+    return math.inf if pair or isinstance(policy, dpbai.Baseline) else misfit
+
+
+def deviation(policy: dpbai.Policy) -> float:
+    """Return by how much means may be off: what a policy allows for, or what DPDesign would."""
+    if 0 < (misfit := allowed(policy)) < math.inf:
+        return misfit
+    epsilon = vars(policy).get("epsilon", math.inf)
+    return usual_misfit(len(policy.features), policy.budget, epsilon)
+
+
 def model(policy: dpbai.Policy, name: str = "") -> str:
     """Return what a policy, called by this name, assumes of the means."""
-    misfit = vars(policy).get("misfit", 0.0)
     if reason := _assumes_nothing(policy):
         text = f"none. {reason}"
-    elif misfit:
+    elif misfit := allowed(policy):
         text = (
             f"means are linear in the features, up to deviations of about {misfit:g} of the reward "
             "range."
@@ -55,21 +72,14 @@ def _assumes_nothing(policy: dpbai.Policy) -> str:
             f"With {dimension} features for {arms} arms, phase 1 pulls every arm, as baseline "
             "does: the features spare no pulls."
         )
-    if _ignores_features(policy) or (vars(policy).get("misfit") and not dimension):
+    if (misfit := allowed(policy)) == math.inf or (misfit and not dimension):
         return "The features are ignored."
     return ""
 
 
-def _ignores_features(policy: dpbai.Policy) -> bool:
-    """Return whether a policy takes no notice of features, as DPDesign of those of two arms."""
-    misfit = vars(policy).get("misfit", 0.0)
-    alone = misfit == math.inf or (misfit > 0 and len(policy.features) == 2)
-    return alone or isinstance(policy, dpbai.Baseline)
-
-
 def advise(policy: dpbai.Policy, arms: Arms) -> list[str]:
     """Return the model of a policy, and what to look at in a table of arms before a run."""
-    found = [] if _ignores_features(policy) else notes(arms)
+    found = [] if allowed(policy) == math.inf else notes(arms)
     return [model(policy), *(f"Note: {note}." for note in found)]
 
 
@@ -133,34 +143,35 @@ def notes(arms: Arms) -> list[str]:
     return found
 
 
-def fitted(session: Session) -> str:
+def fitted(session: Session) -> tuple[str, Fit | None]:
     """Return whether what a run released fits linear means, and how much that says."""
     policy, released = session.policy, [s for r in session.released for s in r.statistic]
     if any(r.pulls != p.pulls for r, p in zip(session.released, session.phases, strict=True)):
-        return "Whether the releases fit linear means is not computed, as rewards are missing."
-    tau = vars(policy).get("misfit", 0.0)
-    found = fit(session.phases, released, policy.features, misfit=tau if 0 < tau <= 1 else MISFIT)
+        said = "Whether the releases fit linear means is not computed, as rewards are missing."
+        return said, None
+    found = fit(session.phases, released, policy.features, misfit=deviation(policy))
     if found is None:
-        return "So few arms were pulled that linear means fit any releases of this run."
+        return "So few arms were pulled that linear means fit any releases of this run.", None
     power = (
         f"If means are off by {found.misfit:g} of the reward range, this test finds it in "
         f"{100 * found.power:.0f} % of runs"
     )
-    if found.chance >= _LEVEL:
+    if found.chance >= LEVEL:
         doubt = ", so this result says little" if found.power < _POWER else ""
-        return f"The releases fit means that are linear in the features. {power}{doubt}."
+        return f"The releases fit means that are linear in the features. {power}{doubt}.", found
     way = f"The answer may be wrong: plan the next run by {DEFAULT} with --misfit, or --one-hot."
     if _assumes_nothing(policy):
         way = "This run does not rely on them."
-    elif tau:
+    elif misfit := allowed(policy):
         way = (
-            f"This run allows for deviations of about {tau:g}; if larger ones are likely, give "
+            f"This run allows for deviations of about {misfit:g}; if larger ones are likely, give "
             "the next run a larger --misfit, or --one-hot."
         )
     return (
         "The releases do not fit means that are linear in the features: if means were, releases "
         f"would differ as much in {100 * max(found.chance, 5e-4):.2g} % of runs at most. {power}. "
-        f"{way}"
+        f"{way}",
+        found,
     )
 
 
@@ -168,7 +179,8 @@ def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
     """Return what the mean of the recommended arm may be, and on which assumption."""
     if interval is None:
         return ["The run released differences of means only, which determine no mean."]
-    off, deviations = session.interval(misfit=MISFIT), interval.deviations
+    size, deviations = deviation(session.policy), interval.deviations
+    off = session.interval(misfit=size)
     model = "assumes that means are exactly linear in the features"
     if deviations:
         model = "assumes deviations from linear means of this size"
@@ -184,7 +196,7 @@ def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
     ]
     if off.deviations and not deviations:
         found.append(
-            f"For deviations from linear means of about {MISFIT:g} of the reward range, the "
+            f"For deviations from linear means of about {size:g} of the reward range, the "
             f"interval is {off.low:.4g} to {off.high:.4g}."
         )
     return found
@@ -192,11 +204,11 @@ def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
 
 def _needless(features: FloatArray) -> list[int]:
     """Return the columns that are combinations of those before."""
-    dimension = features.shape[1]
-    if rank(features) == dimension:
+    every = range(features.shape[1])
+    if rank(features) == len(every):
         return []
-    ranks = [rank(features[:, :count]) if count else 0 for count in range(dimension + 1)]
-    return [column for column in range(dimension) if ranks[column + 1] == ranks[column]]
+    ranks = [0, *(rank(features[:, : column + 1]) for column in every)]
+    return [column for column in every if ranks[column + 1] == ranks[column]]
 
 
 def _is_numbering(arms: Arms, column: int) -> bool:

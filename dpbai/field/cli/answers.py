@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO
 
-from dpbai.field.cli.sheets import quoted
+from dpbai.field.cli.sheets import plural, quoted
 
 Columns = Sequence[str]
 Rows = Sequence[Sequence[object]]
@@ -26,18 +26,19 @@ class Answer:
 
     Printed as JSON it is the `facts`, and the rows of the table by the name `name`. A table that is
     not `shown` is for --output and --figure only. Its columns are those that the command declares,
-    unless they are given. `failed` says what was not found, for which the command ends in an error.
+    unless they are given. If searches have `failed`, the command ends in an error with a `way` out.
     """
 
     rows: Rows | None = None
-    above: Sequence[str] = ()
-    below: Sequence[str] = ()
+    above: Sequence[str | None] = ()
+    below: Sequence[str | None] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     name: str = "arms"
     draw: Callable[[], Any] | None = None
     shown: bool = True
     columns: Columns = ()
-    failed: str = ""
+    failed: Sequence[str] = ()
+    way: str = ""
 
     def show(self, columns: Columns, *, as_json: bool) -> None:
         """Print the answer."""
@@ -66,12 +67,13 @@ def show(columns: Columns, rows: Rows) -> None:
     for line in lines:
         print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
     if len(rows) > _MOST_ROWS:
-        print(f"... and {len(rows) - _MOST_ROWS} more rows: --output FILE writes them all")
+        more = plural(len(rows) - _MOST_ROWS, "more row")
+        print(f"... and {more}: --output FILE writes them all")
 
 
-def say(*texts: str) -> None:
-    """Print paragraphs in 80 columns; text of several lines as it is."""
-    for text in texts:
+def say(*texts: str | None) -> None:
+    """Print paragraphs in 80 columns; text of several lines as it is, and nothing for None."""
+    for text in (text for text in texts if text is not None):
         hang = "  " if text.startswith("Note: ") else ""
         wrapped = textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False)
         print(text if "\n" in text else wrapped)

@@ -9,7 +9,7 @@ import argparse
 import os
 import stat
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -19,7 +19,6 @@ import dpbai
 
 if TYPE_CHECKING:
     from dpbai._check import FloatArray
-    from dpbai.noise import Mechanism
     from dpbai.rewards import RewardLaw
 
     Maker = Callable[..., dpbai.Policy]  # of features, `budget` and, if it is private, `epsilon`
@@ -49,10 +48,6 @@ REWARDS = {
     "bernoulli": Law(lambda mean: dpbai.Bernoulli(mean), 0.0, 1.0),
     "uniform": Law(lambda mean: dpbai.Uniform(mean), 0.0, 0.5),
     "beta": Law(lambda mean: dpbai.Beta(mean), 0.001, 0.999),
-}
-NOISE: dict[str, Callable[[], Mechanism]] = {
-    "opendp": lambda: dpbai.OpenDPNoise(),
-    "numpy": lambda: dpbai.NumpyNoise(),
 }
 STANDARD_INPUT = "-"
 EPILOG = """\
@@ -110,15 +105,15 @@ def option(name: str, text: str, *names: str, **settings: Any) -> Option:
     return methodcaller("add_argument", name, *names, help=text, **settings)
 
 
-def by_rule(kind: Callable[[str], Any], rule: Callable[[Any, Any], object]) -> Callable[[str], Any]:
-    """Return what reads a value and checks it by a rule, a function of `dpbai._check` and it."""
+def checked(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str], Any]:
+    """Return what reads a value and checks it by a function of `dpbai._check`, with more to it."""
 
     def read(text: str) -> Any:
         value = kind(text)
         from dpbai import _check  # with NumPy, which help does without
 
         try:
-            rule(_check, value)
+            getattr(_check, rule)(value, *more)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         return value
@@ -127,19 +122,9 @@ def by_rule(kind: Callable[[str], Any], rule: Callable[[Any, Any], object]) -> C
     return read
 
 
-def whole(name: str) -> Callable[[str], Any]:
-    """Return what reads a positive integer."""
-    return by_rule(int, lambda check, value: check.whole(value, name))
-
-
-def number(name: str, interval: str) -> Callable[[str], Any]:
-    """Return what reads a number in an interval, such as "(0, 1)"."""
-    return by_rule(float, lambda check, value: check.number(value, name, interval))
-
-
 def written(text: str) -> str:
     """Return the path of a file, if nothing shows that it cannot be written."""
-    path: str = by_rule(str, lambda check, value: check.path(value, "this"))(text)
+    path: str = checked(str, "path", "this")(text)
     if not (folder := Path(path).parent).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
     if not os.access(path if Path(path).exists() else folder, os.W_OK):
@@ -153,13 +138,13 @@ def _figure(text: str) -> str:
     return written(text)
 
 
-_BUDGET, EPSILON = whole("budget"), by_rule(float, lambda check, value: check.epsilon(value))
-_SEED = by_rule(int, lambda check, value: check.seed_sequence(value))
+_BUDGET, EPSILON = checked(int, "whole", "budget"), checked(float, "epsilon")
+_SEED = checked(int, "seed_sequence")
 
 
 # fmt: off
 # Options whose help or default differs between commands.
-gap = partial(option, "--gap", type=number("gap", "(0, inf)"))
+gap = partial(option, "--gap", type=checked(float, "number", "gap", "(0, inf)"))
 best = partial(option, "--best", metavar="ARM")
 reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0.0, 1.0),
                        metavar=("LOW", "HIGH"))
@@ -167,7 +152,8 @@ reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0
 
 def trials(default: int, text: str = "simulated runs") -> Option:
     """Return the option for the number of simulated runs."""
-    return option("--trials", f"{text} (default {default})", type=whole("trials"), default=default)
+    return option("--trials", f"{text} (default {default})", default=default,
+                  type=checked(int, "whole", "trials"))
 
 
 def output(*columns: str) -> Option:
@@ -179,11 +165,6 @@ def output(*columns: str) -> Option:
         parser.set_defaults(columns=columns)
 
     return add
-
-
-def fixed(**values: Any) -> Option:
-    """Return what gives a command the value of an option that it does not offer."""
-    return methodcaller("set_defaults", **values)
 
 
 ARM_COLUMN = option("--arm-column", "the column that names the arms (default: arm)", default="arm",
@@ -201,17 +182,17 @@ ARMS = [
            "constant", action="store_true"),
 ]
 _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
-                type=number("delta", "(0, 1)"))
+                type=checked(float, "number", "delta", "(0, 1)"))
 _MISFIT = option("--misfit", f"for {DEFAULT}: the expected deviation of means from linear ones, as "
                  "a share of the reward range: in [0, 1], 0 if means are exactly linear in the "
                  "features, inf to ignore the features (default 0.04 to 0.06, by how much "
                  "rewards can say of one arm)", metavar="X",
-                 type=number("misfit", "[0, inf]"))
+                 type=checked(float, "number", "misfit", "[0, inf]"))
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
     option("--epsilon", "privacy parameter, positive; smaller is more private", type=EPSILON),
-    option("--policy", f"one of {', '.join(POLICIES)} (default: {DEFAULT})", choices=POLICIES,
-           default=DEFAULT, metavar="NAME"),
+    option("--policy", f"one of {', '.join(POLICIES)} (default: {DEFAULT})", nargs=1,
+           choices=POLICIES, default=[DEFAULT], dest="policies", metavar="NAME"),
     _MISFIT,
     _DELTA,
 ]
@@ -226,14 +207,15 @@ EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "
 BUDGETS = option("--budgets", "pulls", "--budget", nargs="+", type=_BUDGET, required=True,
                  metavar="T")
 SUCCESS = option("--success", "the wanted probability of a right answer (default 0.95)",
-                 default=0.95, type=number("success", "(0, 1)"))
+                 default=0.95, type=checked(float, "number", "success", "(0, 1)"))
 WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
-                "(default 0)", default=0.0, metavar="X", type=number("within", "[0, inf]"))
+                "(default 0)", default=0.0, metavar="X",
+                type=checked(float, "number", "within", "[0, inf]"))
 SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
 NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
 SESSION = option("session", "the session file", metavar="run.json")
 GROUP = option("--group", "how many rewards one person may have given in a run (default 1)",
-               type=whole("group"), default=1, metavar="N")
+               type=checked(int, "whole", "group"), default=1, metavar="N")
 JSON = option("--json", "print one line of JSON", action="store_true")
 FIGURE = option("--figure", "draw a figure: .png or .svg", type=_figure, metavar="FILE")
 SUPPOSED: list[Option | list[Option]] = [
@@ -288,32 +270,27 @@ def _identity(path: str) -> object:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else path
 
 
-def maker(name: str, chosen: Sequence[str], given: argparse.Namespace) -> Maker:
-    """Return the maker of a policy; ValueError if an option is for none of those chosen."""
-    options = {}
-    for option, only in (("misfit", DEFAULT), ("delta", WITH_DELTA)):
-        value = vars(given)[option]
-        if value is not None and only not in chosen:
-            raise ValueError(f"--{option} is for {only} only")
-        if value is not None and name == only:
-            options[option] = value
-    if name == WITH_DELTA and not options:
-        raise ValueError(f"--delta is needed for {WITH_DELTA}")
-    return partial(POLICIES[name][1](), **options) if options else POLICIES[name][1]()
-
-
 def makers(given: argparse.Namespace) -> dict[str, Maker]:
-    """Return the makers of --policies."""
-    return {name: maker(name, given.policies, given) for name in given.policies}
+    """Return the makers of the chosen policies; ValueError if an option is for none of them."""
+    found = {name: POLICIES[name][1]() for name in given.policies}
+    for option, only in (("misfit", DEFAULT), ("delta", WITH_DELTA)):
+        if (value := vars(given)[option]) is None:
+            continue
+        if only not in found:
+            raise ValueError(f"--{option} is for {only} only")
+        found[only] = partial(found[only], **{option: value})
+    if WITH_DELTA in found and given.delta is None:
+        raise ValueError(f"--delta is needed for {WITH_DELTA}")
+    return found
 
 
 def policy(given: argparse.Namespace, features: FloatArray) -> dpbai.Policy:
     """Return the policy that the options ask for; ValueError if one is missing or too much."""
-    make = maker(given.policy, [given.policy], given)
-    if given.policy == NOT_PRIVATE:
+    ((name, make),) = makers(given).items()
+    if name == NOT_PRIVATE:
         if given.epsilon is not None:
             raise ValueError(f"--epsilon is not for {NOT_PRIVATE}, which is not private")
         return make(features, budget=given.budget)
     if given.epsilon is None:
-        raise ValueError(f"--epsilon is needed for {given.policy}")
+        raise ValueError(f"--epsilon is needed for {name}")
     return make(features, budget=given.budget, epsilon=given.epsilon)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+import dpbai
+from dpbai._check import FloatArray
 from dpbai.beyond import linearity
-from dpbai.field.cli import advice
+from dpbai.beyond.linearity import Holdout
+from dpbai.field.cli.advice import LEVEL, fitted, model
 from dpbai.field.cli.answers import Answer
 from dpbai.field.cli.run import arm_named, missing, resumed
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.session import Session, SessionError
 from dpbai.phase import Phase
 
-_LEVEL = 0.05
 _ROUNDING = 1e-6
 
 Compared = tuple[str, Phase, tuple[float, ...], int | None]
@@ -27,23 +29,22 @@ Compared = tuple[str, Phase, tuple[float, ...], int | None]
 
 def holdout(given: argparse.Namespace) -> Answer:
     """Begin a holdout of a run, in a session file of its own."""
-    run = _checkable(given.run)
-    first = _first(run)
+    run, first, modelled = _checkable(given.run)
     names = sorted({arm_named(run, name) for name in given.held_out}, key=run.labels.index)
     if len(names) < len(given.held_out):
         raise ValueError("name each arm to hold out once")
     arms = [run.labels.index(name) for name in names]
-    modelled = _by_features(run, first)
     if own := [run.labels[arm] for arm in arms if arm not in modelled]:
         raise ValueError(
             f"phase 1 does not estimate the mean of {listed(map(quoted, own))} from the features, "
-            f"so that holding it out checks nothing: {_others(run, first)}"
+            f"so that holding it out checks nothing: {_others(run, modelled)}"
         )
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
-    limits = run.reward_range.width * linearity.limits(first, plan, level=_LEVEL)
+    limits = run.reward_range.width * linearity.limits(first, plan, level=LEVEL)
+    policy = Holdout(run.policy.features[arms], budget=plan.cost, epsilon=epsilon)
     session = Session(
-        linearity.Holdout(run.policy.features[arms], budget=plan.cost, epsilon=epsilon),
+        policy,
         noise=run.noise,
         path=given.session,
         labels=names,
@@ -55,8 +56,9 @@ def holdout(given: argparse.Namespace) -> Answer:
         above=[f"{given.session} is ready."],
         below=[
             "limit: how far the mean of the new rewards and the estimate of phase 1 can be apart "
-            f"if means are linear in the features, in {1 - _LEVEL:.0%} of cases. A mean that is "
+            f"if means are linear in the features, in {1 - LEVEL:.0%} of cases. A mean that is "
             "off by twice as much is noticed as often.",
+            *(f"Note: {remark}." for remark in dpbai.certificate(policy).remarks),
             missing(session),
             f"Then compare: dpbai misfit {given.run} {given.session}",
         ],
@@ -65,16 +67,15 @@ def holdout(given: argparse.Namespace) -> Answer:
 
 def misfit(given: argparse.Namespace) -> Answer:
     """Compare what a run released in phase 1 with later phases and with holdouts."""
-    run = _checkable(given.session)
+    run, first, modelled = _checkable(given.session)
     if not run.released:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
-    first, released, width = _first(run), run.released[0], run.reward_range.width
-    notes: list[str] = []
-    rows, found, modelled = [], set(), _by_features(run, first)
+    released, width, notes = run.released[0], run.reward_range.width, list[str]()
+    rows, found = [], set()
     holdouts = list(_holdouts(run, given.holdouts))
     compared = [*_phases(run, notes), *holdouts] if modelled else []
     for name, plan, statistic, candidates in compared:
-        level = _LEVEL / len(compared)
+        level = LEVEL / len(compared)
         again = linearity.misfit(
             first, released.statistic, plan, statistic, level=level, candidates=candidates
         )
@@ -94,49 +95,46 @@ def misfit(given: argparse.Namespace) -> Answer:
         verdict = (
             f"The means are not linear in the features: {listed(map(quoted, sorted(found)))} "
             "differ by more than the limit, and if means were linear, this would happen in "
-            f"{_LEVEL:.0%} of cases at most{proof}. Give the next run other features, a larger "
+            f"{LEVEL:.0%} of cases at most{proof}. Give the next run other features, a larger "
             "--misfit, or --one-hot."
         )
     elif not rows:
         verdict = (
             "There is nothing to compare with the estimates of phase 1 that use the features: "
-            f"{_others(run, first)}."
+            f"{_others(run, modelled)}."
         )
+    says, fit = fitted(run)
     return Answer(
         rows or None,
-        below=[verdict, *notes, advice.model(run.policy), advice.fitted(run)],
-        facts={"found": sorted(found)},
+        below=[verdict, *notes, model(run.policy), says],
+        facts={"found": sorted(found), "fit": fit and vars(fit)},
     )
 
 
-def _checkable(path: str) -> Session:
-    """Return the session in a file; ValueError if it is a holdout, which checks another run."""
+def _checkable(path: str) -> tuple[Session, Phase, Set[int]]:
+    """Return a run, its plan of phase 1, and the arms that this estimates from the features.
+
+    ValueError if it is a holdout, SessionError if rewards of phase 1 are missing.
+    """
     run = resumed(path)
-    if isinstance(run.policy, linearity.Holdout):
+    if isinstance(run.policy, Holdout):
         raise ValueError(f"{path} is a holdout: name the run that it checks first")
-    return run
-
-
-def _first(run: Session) -> Phase:
-    """Return the plan of phase 1, which must be complete if it has been released."""
-    if not run.released:
-        assert run.phase is not None
-        return run.phase
-    if run.released[0].pulls != run.phases[0].pulls:
+    first = (*run.phases, run.phase)[0]
+    assert first is not None
+    if run.released and run.released[0].pulls != first.pulls:
         raise SessionError(
             "rewards of phase 1 are missing, because an arm was withdrawn: what the model computes "
             "from them is biased, and cannot be compared"
         )
-    return run.phases[0]
+    return run, first, _by_features(first, run.policy.features)
 
 
-def _by_features(run: Session, phase: Phase) -> set[int]:
+def _by_features(phase: Phase, features: FloatArray) -> set[int]:
     """Return the arms whose means a phase estimates with rewards of other arms.
 
     Of two arms it may release their difference, which determines no mean.
     """
-    features, active = run.policy.features, np.array(phase.active)
-    weights = phase.decoder @ phase.release
+    active, weights = np.array(phase.active), phase.decoder @ phase.release
     off = np.abs(weights @ features[list(phase.pulled)] - features[active])
     determined = (off <= _ROUNDING * np.abs(features).max(axis=0)).all(axis=1)
     weights[np.equal.outer(active, phase.pulled)] = 0
@@ -144,12 +142,12 @@ def _by_features(run: Session, phase: Phase) -> set[int]:
     return set(active[determined & used].tolist())
 
 
-def _others(run: Session, first: Phase) -> str:
+def _others(run: Session, modelled: Set[int]) -> str:
     """Return which arms can be held out."""
-    others = [run.labels[arm] for arm in sorted(_by_features(run, first))]
-    if not others:
+    if not modelled:
         return "this run does not use the features in phase 1, and needs no such check"
-    return f"hold out other arms with `dpbai holdout`, such as {listed(map(quoted, others), 40)}"
+    others = listed((quoted(run.labels[arm]) for arm in sorted(modelled)), 40)
+    return f"hold out other arms with `dpbai holdout`, such as {others}"
 
 
 def _phases(run: Session, notes: list[str]) -> Iterator[Compared]:
@@ -174,7 +172,7 @@ def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
         raise ValueError("name each holdout once: it would be compared twice")
     for path in paths:
         session = resumed(path)
-        if not isinstance(session.policy, linearity.Holdout):
+        if not isinstance(session.policy, Holdout):
             raise ValueError(f"{path} is no holdout: `dpbai holdout` makes one")
         if session.reward_range != run.reward_range or not {*session.labels} <= {*run.labels}:
             raise ValueError(f"{path} is a holdout of another run: its arms or its range differ")
@@ -185,6 +183,3 @@ def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
             raise SessionError(f"{path} has an arm that was withdrawn, and cannot be compared")
         arms = tuple(run.labels.index(label) for label in session.labels)
         yield path, replace(plan, active=arms, pulled=arms), released.statistic, None
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {"holdout": holdout, "misfit": misfit}

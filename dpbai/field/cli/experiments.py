@@ -7,33 +7,231 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import astuple
-from functools import partial
-from importlib import import_module
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
+from functools import cached_property, partial
 from multiprocessing import active_children, get_context
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
-from dpbai.beyond.planning import smallest_budget, smallest_epsilon
+from dpbai import _check, field
+from dpbai._check import FloatArray
+from dpbai.beyond import gaps
+from dpbai.beyond.planning import SearchError, smallest_budget, smallest_epsilon
+from dpbai.exact import NotExactError, exact_success
 from dpbai.field.cli import advice, arguments, tables
 from dpbai.field.cli.answers import Answer, say, show
-from dpbai.field.cli.supposed import MOST_ARMS, leading, supposed
+from dpbai.field.cli.sheets import nearest, plural, quoted
 from dpbai.field.cli.tables import Arms
+from dpbai.instance import Instance
 from dpbai.phase import Policy
+from dpbai.simulate import Simulation, simulate
 from dpbai.study import study, takes_epsilon
 
-_LOSS_TRIALS = 1000
-_LEAST_TRIALS = 200  # for each arm that may be the best
+_MOST_ARMS = 40  # looked at as the best arm
+_LEAST_TRIALS = 200  # for each of them
+_MOST_MEANS = 12  # printed
+_OFF_TRIALS, _LOSS_TRIALS = 200, 1000
+_TABLES = 20  # of means that are off from linear ones
 _MOST_PULLS = 10**9  # the default of the search
 _LARGEST_EXPONENT = 700.0
 _BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
 _STUDY_SHOWN = [
     "policy", "budget", "epsilon", "trials", "success_rate", "low", "high", "regret", "within",
 ]  # what 80 columns hold  # fmt: skip
+_MEANING = (
+    "What epsilon means: two sets of rewards are neighbours if they differ in one reward of one "
+    "pull. An observer of everything that a run releases, who knows all rewards but one, can "
+    "improve the odds of a guess about that one by a factor of at most e^epsilon (for "
+    "dp-bai-gauss: up to a further probability of delta). A guess that was right with probability "
+    "50 % is right with at most"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Supposed:
+    """Supposed means of arms, of rewards in [0, 1]; other lengths are in the units of rewards."""
+
+    given: argparse.Namespace
+    arms: Arms
+    means: FloatArray
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The instance with these means."""
+        return self._with(self.means)
+
+    def _with(self, means: FloatArray) -> Instance:
+        laws = map(arguments.REWARDS[self.given.law].make, means.tolist())
+        return Instance(self.arms.features, rewards=list(laws), unique=False)
+
+    @property
+    def width(self) -> float:
+        """The length of the reward range."""
+        return float(self.given.reward_range.width)
+
+    @property
+    def within(self) -> float:
+        """How far below the best mean a right answer may be, for rewards in [0, 1]."""
+        return float(self.given.within / self.width)
+
+    @property
+    def best(self) -> str:
+        """The names of the best arms."""
+        return " or ".join(quoted(self.arms.labels[arm]) for arm in self.instance.ties)
+
+    @property
+    def right(self) -> str:
+        """Which answers are right, and how often they are wanted."""
+        gaps = self.instance.gaps
+        right = f"{self.best} (ahead by {self.width * min(gaps[gaps > 0], default=0.0):.4g})"
+        if self.within:
+            right = f"at most {self.given.within:g} below {self.best}"
+        return f"an answer that is {right} with probability {self.given.success:g}"
+
+    @property
+    def note(self) -> list[str]:
+        """The means of --gap, from the best down; of many arms the first and the last."""
+        if self.given.means is not None:
+            return []
+        # Equal means, up to rounding of the linear programs, in the order of the table.
+        order = np.argsort(-self.means.round(6), kind="stable").tolist()
+        means = self.given.reward_range.shown(self.means).tolist()
+        entries = [f"{quoted(self.arms.labels[arm])} {means[arm]:.3g}" for arm in order]
+        if len(entries) > _MOST_MEANS:
+            entries[_MOST_MEANS - 2 : -1] = ["..."]
+        return [f"Means taken for --gap: {', '.join(entries)}"]
+
+    def deviation(self, policy: Policy) -> float:
+        """Return by how much means may be off, for rewards in [0, 1]: --misfit, or its default."""
+        misfit = float(self.given.misfit or 0)
+        return misfit if 0 < misfit <= 1 else advice.deviation(policy)
+
+    def run(self, policy: Policy, trials: int | None = None) -> Simulation:
+        """Simulate a policy."""
+        trials = trials or self.given.trials
+        return simulate(policy, self.instance, trials=trials, seed=self.given.seed)
+
+    def success(self, policy: Policy, trials: int) -> tuple[float, float, float]:
+        """Return the success probability and an interval of it, a point if it is exact."""
+        if not self.within:
+            with suppress(NotExactError):
+                return (exact_success(policy, self.instance),) * 3
+        result = self.run(policy, trials)
+        return (result.within(self.within), *result.interval(within=self.within))
+
+    def off(self, policy: Policy, trials: int) -> tuple[float, float]:
+        """Return success and mean loss if means deviate from the supposed ones."""
+        rng, law, found = _check.generator(self.given.seed), arguments.REWARDS[self.given.law], []
+        for seed in range(_TABLES):
+            deviations = self.deviation(policy) * rng.standard_normal(len(self.means))
+            instance = self._with((self.means + deviations).clip(law.lowest, law.highest))
+            result = simulate(policy, instance, trials=max(1, trials // _TABLES), seed=seed)
+            found.append((result.within(self.within), result.regret))
+        success, loss = np.mean(found, axis=0).tolist()
+        return success, loss * self.width
+
+    def searched(
+        self, search: Callable[..., Any], option: str, make: Callable[..., Policy]
+    ) -> tuple[Any, Policy]:
+        """Return the least value of an option of a policy that is enough, and the policy with it.
+
+        SearchError if none is.
+        """
+        found = search(
+            lambda value: make(**{option: value}),
+            self.instance,
+            error=1 - self.given.success,
+            within=self.within,
+            trials=self.given.trials,
+            seed=self.given.seed,
+            progress=sys.stderr.isatty(),
+        )
+        return found, make(**{option: getattr(found, option)})
+
+    def closing(
+        self, found: Sequence[tuple[str, Policy, str]], epsilons: Iterable[float]
+    ) -> list[str]:
+        """Return what to add to a table of names, policies and settings: models and meanings."""
+        tried = [(*entry, self.deviation(entry[1])) for entry in found if entry[2]]
+        sizes = sorted({size for *_, size in tried})
+        off = [
+            f"{name} {self.off(policy, _OFF_TRIALS)[0]:.2g} at {setting}"
+            + f" (off by {size:g})" * (len(sizes) > 1)
+            for name, policy, setting, size in tried
+        ]
+        means = "that are linear in the features" if self.given.means is None else "as given"
+        aside = (
+            f"The table is for means {means}. If they are off by about "
+            f"{' to '.join(f'{size:g}' for size in sizes)} of the reward range, "
+            f"an answer is right with probability: {', '.join(off)}."
+        )
+        meanings = (
+            f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}"
+            for epsilon in sorted(set(epsilons))
+        )
+        group = "If one person gives several rewards, multiply epsilon by their number."
+        return [
+            *dict.fromkeys(advice.model(policy, name) for name, policy, _ in found),
+            *([aside, "", _MEANING, *meanings, group] if off else []),
+        ]
+
+
+def supposed(given: argparse.Namespace, arms: Arms) -> Supposed:
+    """Return the means of --means, or of --gap: those with the smallest gaps in all."""
+    if given.means is None:
+        return min(leading(given, arms), key=lambda case: float(case.instance.gaps.sum()))
+    if given.best is not None:
+        raise ValueError("--best goes with --gap, not with --means")
+    scale, law = given.reward_range, arguments.REWARDS[given.law]
+    means = np.array(tables.read_means(given, arms.labels))
+    inside = (means - scale.low) / scale.width
+    for arm in np.flatnonzero((inside < law.lowest) | (inside > law.highest)):
+        low, high = map(scale.shown, (law.lowest, law.highest))
+        raise ValueError(
+            f"mean of arm {arms.labels[arm]!r} must lie in [{low:g}, {high:g}] for {given.law} "
+            f"rewards, got {means[arm]:g}"
+        )
+    return Supposed(given, arms, inside)
+
+
+def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
+    """Return means with which an arm leads by --gap: --best, or each arm, or a spread of many."""
+    labels, best, scale = arms.labels, given.best, given.reward_range
+    if best is not None and best not in labels:
+        raise ValueError(f"--best must be one of the arms, got {best!r}{nearest(best, labels)}")
+    least = gaps.SMALLEST * scale.width
+    if given.gap < least:
+        raise ValueError(
+            f"--gap must be at least {least:g}, a millionth of the reward range, got "
+            f"{given.gap:g}: no budget is large enough to see a smaller one"
+        )
+    spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
+    tried = spread.astype(int).tolist() if best is None else [labels.index(best)]
+    # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
+    law = arguments.REWARDS[given.law]
+    limits = law.lowest, law.highest
+    found = [gaps.closest(arms.features, arm, given.gap / scale.width, *limits) for arm in tried]
+    if cases := [Supposed(given, arms, means) for means in found if means is not None]:
+        return cases
+    low, high = map(scale.shown, limits)
+    most = scale.width * max(gaps.largest(arms.features, arm, *limits) for arm in tried)
+    which = "no arm can" if best is None else f"arm {quoted(best)} cannot"
+    model = f"with means that are linear in these features and lie in [{low:g}, {high:g}], {which}"
+    if most >= least:
+        raise ValueError(
+            f"--gap must be at most {most:.3g}, got {given.gap:g}: {model} lead by more"
+        )
+    another = "" if best is None else ", or another arm by --best"
+    constant = "" if tables.has_constant(arms.features) else ", or add a constant by --intercept"
+    raise ValueError(
+        f"--gap needs an arm that can lead, and {model} be ahead of all others: choose other "
+        f"features{another}{constant}"
+    )
 
 
 def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]:
@@ -64,11 +262,11 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
         *hardest.note,
     ]
     count = len(arms.labels)
-    looked = 1 if given.best is not None else min(count, MOST_ARMS)
+    looked = 1 if given.best is not None else min(count, _MOST_ARMS)
     if given.best is None and looked < count:
         texts.append(f"(Of {count} arms, {looked} were tried as the best arm.)")
     if cannot := looked - len(cases):
-        texts.append(f"({cannot} arm(s) cannot lead by so much with linear means.)")
+        texts.append(f"({plural(cannot, 'arm')} cannot lead by so much with linear means.)")
     return texts
 
 
@@ -82,7 +280,7 @@ def simulated(given: argparse.Namespace) -> Answer:
     low, high = result.interval()
     rate, loss = case.off(policy, given.trials)
     size = case.deviation(policy) * case.width
-    within = f"At most {given.within:g} below it: {_percent(result.within(case.within))} of runs."
+    right = _percent(result.within(case.within))
     return Answer(
         list(zip(arms.labels, means, recommended, strict=True)),
         above=case.note,
@@ -90,14 +288,14 @@ def simulated(given: argparse.Namespace) -> Answer:
             f"The best arm, {case.best}, was recommended in {result.successes} of {result.trials} "
             f"runs: {_percent(result.success_rate)} (simulation error: {_percent(low)} to "
             f"{_percent(high)}).",
-            *([within] if given.within else []),
+            f"At most {given.within:g} below it: {right} of runs." if given.within else None,
             f"Mean loss of the answer: {result.regret * case.width:.4g}.",
             f"Pulls: at most {result.pulls} of {policy.budget}.",
             advice.model(policy),
             f"If means are off from those of the table by about {size:g}, the best of them is "
             f"found in {_percent(rate)} of runs, and the mean loss is {loss:.3g}.",
         ],
-        draw=lambda: _figures().recommended_counts(arms.labels, recommended, instance.best),
+        draw=lambda: field.figures.recommended_counts(arms.labels, recommended, instance.best),
     )
 
 
@@ -128,7 +326,7 @@ def studied(given: argparse.Namespace) -> Answer:
     return Answer(
         frame.to_numpy(object).tolist(),
         columns=list(frame.columns),
-        draw=lambda: _figures().success_curves(frame, along=given.along),
+        draw=lambda: field.figures.success_curves(frame, along=given.along),
         shown=False,
     )
 
@@ -177,15 +375,15 @@ def budgeted(given: argparse.Namespace) -> Answer:
         for epsilon in (math.inf, *(epsilons[::-1] if private else ())):
             make = partial(maker, arms.features, **({"epsilon": epsilon} if private else {}))
             at = f"epsilon = {epsilon:g}"
-            searched = case.searched(smallest_budget, "budget", make)
-            if searched is None:
+            try:
+                found, policy = case.searched(smallest_budget, "budget", make)
+            except SearchError:
                 less = " or less" if epsilon < math.inf and epsilon > epsilons[0] else ""
                 failed.append(
                     f"no budget up to {_MOST_PULLS:g} is enough for "
                     f"{name}{f' at {at}{less}' * private}"
                 )
                 break
-            found, policy = searched
             free = free or found
             odds, price = _odds(epsilon), found.budget / free.budget
             loss = case.run(policy, _LOSS_TRIALS).regret * case.width
@@ -203,14 +401,15 @@ def budgeted(given: argparse.Namespace) -> Answer:
         for epsilon in epsilons
         if len(alike := [(row[3], row[0]) for row in rows if row[1] == epsilon]) > 1
     ]
-    say(*([f"Cheapest: {', '.join(cheapest)}."] if cheapest else []))
+    say(f"Cheapest: {', '.join(cheapest)}." if cheapest else None)
     say(*case.closing(policies, epsilons))
     budgets = [(row[0], row[1], row[3]) for row in rows]
     return Answer(
         rows or None,
-        draw=(lambda: _figures().least_budgets(budgets)) if rows else None,
+        draw=(lambda: field.figures.least_budgets(budgets)) if rows else None,
         shown=False,
-        failed=_failed(failed, "ask for less by --success or --within, or for a larger epsilon"),
+        failed=failed,
+        way="ask for less by --success or --within, or for a larger epsilon",
     )
 
 
@@ -226,28 +425,24 @@ def private(given: argparse.Namespace) -> Answer:
     for budget in sorted(set(given.budgets)):
         for name, maker in makers.items():
             make = partial(maker, arms.features, budget=budget)
-            if (searched := case.searched(smallest_epsilon, "epsilon", make)) is None:
-                failed.append(f"{budget} pulls are not enough for {name} at any epsilon")
+            try:
+                found, policy = case.searched(smallest_epsilon, "epsilon", make)
+            except SearchError:
+                are = "is" if budget == 1 else "are"
+                failed.append(
+                    f"{plural(budget, 'pull')} {are} not enough for {name} at any epsilon"
+                )
                 continue
-            found, policy = searched
             odds = _odds(found.epsilon)
             rows.append((name, budget, found.epsilon, odds, found.too_small, found.confidence))
-            policies.append((name, policy, f"{budget} pulls"))
+            policies.append((name, policy, plural(budget, "pull")))
     return Answer(
         rows or None,
         above=[*case.note, f"Least epsilon for {case.right}:"],
         below=case.closing(policies, [row[2] for row in rows]),
-        failed=_failed(failed, "give a larger --budget, or ask for less by --success or --within"),
+        failed=failed,
+        way="give a larger --budget, or ask for less by --success or --within",
     )
-
-
-def _failed(searches: list[str], way: str) -> str:
-    """Return the error for searches that found nothing, or an empty text."""
-    return f"{'; '.join(searches)}: {way}" if searches else ""
-
-
-def _figures() -> Any:
-    return import_module("dpbai.field.figures")
 
 
 def _odds(epsilon: float) -> float:
@@ -261,11 +456,3 @@ def _percent(share: float) -> str:
 def _rate(rate: float, low: float, high: float) -> str:
     error = "" if low == high else f" (simulation error: {low:.3g} to {high:.3g})"
     return f"{rate:.3g}{error}"
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
-    "simulate": simulated,
-    "study": studied,
-    "budget": budgeted,
-    "epsilon": private,
-}

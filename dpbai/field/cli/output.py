@@ -11,37 +11,26 @@ from pathlib import Path
 from typing import TextIO
 
 
-def prepare() -> None:
-    """Let streams escape characters that their encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
-            stream.reconfigure(errors="backslashreplace")
-
-
 @contextmanager
 def acknowledging() -> Iterator[None]:
     """Print what the block prints: on stderr if stdout is closed or full, if that takes it."""
     text = io.StringIO()
     with redirect_stdout(text):
         yield
-    if text.getvalue() and not _printed(text.getvalue(), sys.stdout):
+    if text.getvalue() and not printed(text.getvalue(), sys.stdout):
         complain("note: nothing can be written to stdout; the answer is:")
-        _printed(text.getvalue(), sys.stderr)
+        printed(text.getvalue(), sys.stderr)
 
 
 def complain(text: str) -> None:
     """Print one line on stderr if possible; control characters in it are escaped."""
     line = " ".join(text.split())
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    _printed(f"dpbai: {shown}\n", sys.stderr)
+    printed(f"dpbai: {shown}\n", sys.stderr)
 
 
-def finish() -> None:
-    """Flush stdout, if possible."""
-    _printed("", sys.stdout)
-
-
-def _printed(text: str, stream: TextIO | None) -> bool:
+def printed(text: str, stream: TextIO | None) -> bool:
+    """Print text at once, and return whether that was possible."""
     if stream is None:  # closed before the program began
         return not text
     try:

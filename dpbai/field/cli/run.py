@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from importlib import import_module
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
 
 import dpbai
-from dpbai import _check
+from dpbai import _check, field
 from dpbai.beyond.linearity import Holdout
 from dpbai.field.cli import advice, arguments, tables
 from dpbai.field.cli.answers import Answer, records, show_json, write
-from dpbai.field.cli.sheets import listed, nearest, normal, quoted
+from dpbai.field.cli.sheets import listed, nearest, normal, plural, quoted
 from dpbai.field.session import (
     NumpyNoise,
     ReleaseWarning,
@@ -41,13 +41,10 @@ def plan(given: argparse.Namespace) -> Answer:
         raise ValueError("--best and --within go with --gap")
     arms = tables.read_arms(given)
     policy = arguments.policy(given, arms.features)
-    expected: list[str] = []
-    if given.gap is not None:
-        from dpbai.field.cli import experiments  # with all that simulates
+    from dpbai.field.cli.experiments import expected  # with all that simulates
 
-        expected = experiments.expected(given, policy, arms)
     count, dimension = arms.features.shape
-    name, first = arguments.POLICIES[given.policy][0], policy.phase(1, range(count))
+    name, first = arguments.POLICIES[given.policies[0]][0], policy.phase(1, range(count))
     pulls = ((arms.labels[arm], n) for arm, n in zip(first.pulled, first.pulls, strict=True))
     return Answer(
         _phases(policy),
@@ -56,7 +53,7 @@ def plan(given: argparse.Namespace) -> Answer:
             f"Phase 1 pulls: {counted(pulls)}",
             str(dpbai.certificate(policy)),
             *advice.advise(policy, arms),
-            *expected,
+            *(expected(given, policy, arms) if given.gap is not None else []),
         ],
     )
 
@@ -68,7 +65,7 @@ def start(given: argparse.Namespace) -> Answer:
     advised = advice.advise(policy, arms)
     session = Session(
         policy,
-        noise=arguments.NOISE[given.noise](),
+        noise=NumpyNoise() if given.noise == "numpy" else None,
         path=given.session,
         labels=arms.labels,
         reward_range=given.reward_range,
@@ -100,10 +97,12 @@ def status(given: argparse.Namespace) -> Answer:
     # Arms that are out come last, unless the phase pulls them.
     rows.sort(key=lambda row: row[3] is None and str(row[1]).startswith("out"))
     batches = session.batches
-    recorded = [f"Batches so far: {listed(map(quoted, batches))}"] if batches else []
     return Answer(
         rows,
-        below=[*recorded, missing(session)],
+        below=[
+            f"Batches so far: {listed(map(quoted, batches))}" if batches else None,
+            missing(session),
+        ],
         facts={
             "phase": phase.index if phase else None,
             "missing": sum(requests.values()),
@@ -117,19 +116,19 @@ def recommend(given: argparse.Namespace) -> Answer:
     session = resumed(given.session)
     if isinstance(session.policy, Holdout):
         raise ValueError("a holdout recommends no arm: compare it with its run by `dpbai misfit`")
-    if not session.finished:
+    if left := sum(session.requests.values()):
         raise SessionError(
-            f"the run is not finished: {sum(session.requests.values())} rewards of phase "
-            f"{len(session.released) + 1} are missing, see `dpbai next`, or `dpbai end-phase` if "
-            "no more will come"
+            f"the run is not finished: {plural(left, 'reward')} of phase "
+            f"{len(session.released) + 1} {'is' if left == 1 else 'are'} missing, see `dpbai "
+            "next`, or `dpbai end-phase` if no more will come"
         )
     best, estimates, deviations = session.recommendation, session.estimates, session.deviations
     last = {label: released.phase for released in session.released for label in released.active}
     certificate = session.group_certificate(given.group)
-    try:
+    says, fit = advice.fitted(session)
+    interval = None
+    with suppress(SessionError):  # if only differences were released
         interval = session.interval()
-    except SessionError:  # only differences were released
-        interval = None
     return Answer(
         [
             (label, estimates[label], deviations[label], last[label], _state(session, label))
@@ -140,17 +139,18 @@ def recommend(given: argparse.Namespace) -> Answer:
             _EXPLANATION,
             advice.model(session.policy),
             *advice.mean_of_answer(session, interval),
-            advice.fitted(session),
+            says,
             str(certificate),
         ],
         facts={
             "recommended": best,
             "reward_range": session.reward_range,
             "interval": interval and vars(interval),
+            "fit": fit and vars(fit),
             **{name: getattr(certificate, name) for name in _ACCOUNT},
         },
         name="estimates",
-        draw=lambda: import_module("dpbai.field.figures").run_trace(session),
+        draw=lambda: field.figures.run_trace(session),
     )
 
 
@@ -158,14 +158,13 @@ def ledger(given: argparse.Namespace) -> Answer:
     """Show the privacy cost of several runs together."""
     book = session_ledger([resumed(path) for path in given.sessions], group=given.group)
     copies = [given.sessions[place] for place in book.copies]
-    not_counted = f"Not counted, as copies of others: {listed(map(quoted, copies))}"
     return Answer(
         [
             (path, population, account.epsilon, account.delta, account.released)
             for path, (population, account) in zip(given.sessions, book.costs, strict=True)
         ],
         below=[
-            *([not_counted] if copies else []),
+            f"Not counted, as copies of others: {listed(map(quoted, copies))}" if copies else None,
             f"Together, at most, for any one person: epsilon = {book.epsilon:.6g}, "
             f"delta = {book.delta:.6g}, for all releases of these runs, past and to come. Losses "
             "add up over runs of the same population, and over runs without one. Different "
@@ -224,9 +223,8 @@ def _state(session: Session, label: Label) -> str:
         return "withdrawn"
     if holdout:  # which compares no arms with each other
         return "released" if session.finished else "in play"
-    out = (r.phase for r in session.released if label in set(r.active) - set(r.survivors))
-    phase = next(out, None)
-    return "in play" if phase is None else f"out in phase {phase}"
+    out = {arm: r.phase for r in session.released for arm in set(r.active) - set(r.survivors)}
+    return f"out in phase {out[label]}" if label in out else "in play"
 
 
 def _phases(policy: Policy) -> list[tuple[object, ...]]:
@@ -254,13 +252,3 @@ def _range(values: Iterable[float]) -> str:
     """Return the least and the largest value as text, or the one value; 0 if there is none."""
     low, *_, high = [f"{value:.4g}" for value in sorted(values) or [0]] * 2
     return low if low == high else f"{low}..{high}"
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
-    "plan": plan,
-    "start": start,
-    "next": following,
-    "status": status,
-    "recommend": recommend,
-    "ledger": ledger,
-}

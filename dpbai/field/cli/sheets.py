@@ -14,8 +14,8 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate
@@ -40,19 +40,19 @@ _ONE_LINE = "{} must be one line of visible characters: replace all others by sp
 
 @dataclass(frozen=True)
 class Sheet:
-    """The cells of a file: the names of its columns, and the number and cells of each line."""
+    """The columns of a file by their names, and the number of each line."""
 
     path: str
-    header: list[str]
-    rows: list[tuple[int, list[str]]]
+    lines: Sequence[int]
+    columns: Mapping[str, Sequence[str]]
     comma: bool  # whether it may be the decimal sign, as where semicolons separate columns
     private: bool  # whether no cell may be quoted
 
     @classmethod
     def read(cls, path: str, *, private: bool = False) -> Sheet:
-        """Read a file of text, or standard input."""
+        """Read a file of text, or standard input; empty columns without a name are left out."""
         name = "standard input" if path == STANDARD_INPUT else path
-        text = unicodedata.normalize("NFC", decoded(_data(path), name))
+        text = unicodedata.normalize("NFC", _text(path, name))
         if alone := re.search(r"\r(?!\n)", text) if "\n" in text else None:
             line = text.count("\n", 0, alone.start()) + 1
             raise ValueError(
@@ -75,65 +75,55 @@ class Sheet:
             every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
         except csv.Error as error:
             raise ValueError(f"{name}: this is no CSV file: {error}") from None
-        rows = [(line, cells) for line, cells in every if any(cells)]
-        if len(rows) < 2:
+        if len(rows := [row for row in every if any(row[1])]) < 2:
             raise ValueError(f"{name}: there must be a line of column names, then lines of values")
-        sheet = cls(name, rows[0][1], rows[1:], separator == ";", private)
-        for line, cells in sheet.rows:
-            if len(cells) != len(sheet.header):
-                raise sheet.wrong(line, f"there must be {len(sheet.header)} values")
-        return sheet._named()
-
-    def _named(self) -> Sheet:
-        """Return the sheet without empty columns that have no name; all names must differ."""
-        used = [
-            place
-            for place, name in enumerate(self.header)
-            if name or any(cells[place] for _, cells in self.rows)
-        ]
-        rows = [(line, [cells[place] for place in used]) for line, cells in self.rows]
-        header = [self.header[place] for place in used]
-        if len(set(header)) < len(header):
-            unnamed = [place + 1 for place, name in enumerate(header) if not name]
-            found = f"; columns {listed(map(str, unnamed))} have none" if unnamed[1:] else ""
-            raise ValueError(f"{self.path}: the columns must have distinct names{found}")
-        if not self.private and any(map(UNSEEN.search, header)):
-            raise ValueError(f"{self.path}: {_ONE_LINE.format('the names of columns')}")
-        return replace(self, header=header, rows=rows)
+        (_, header), *rows = rows
+        for line, cells in rows:
+            if len(cells) != len(header):
+                values = plural(len(header), "value")
+                raise ValueError(f"{name}, line {line}: there must be {values}")
+        columns = zip(header, zip(*(cells for _, cells in rows), strict=True), strict=True)
+        used = [(title, cells) for title, cells in columns if title or any(cells)]
+        if len(dict(used)) < len(used):
+            unnamed = [str(place) for place, (title, _) in enumerate(used, start=1) if not title]
+            found = f"; columns {listed(unnamed)} have none" if unnamed[1:] else ""
+            raise ValueError(f"{name}: the columns must have distinct names{found}")
+        if not private and any(UNSEEN.search(title) for title, _ in used):
+            raise ValueError(f"{name}: {_ONE_LINE.format('the names of columns')}")
+        return cls(name, [line for line, _ in rows], dict(used), separator == ";", private)
 
     @cached_property
     def _first_comma(self) -> int | None:
         """The first line with a decimal comma, if there may be any."""
-        lines = (line for line, cells in self.rows if any(map(_DECIMAL_COMMA.fullmatch, cells)))
+        rows = zip(self.lines, zip(*self.columns.values(), strict=True), strict=True)
+        lines = (line for line, cells in rows if any(map(_DECIMAL_COMMA.fullmatch, cells)))
         return next(lines, None) if self.comma else None
 
-    def cells(self, place: int) -> list[tuple[int, str]]:
+    def cells(self, column: str) -> Iterator[tuple[int, str]]:
         """Return the cells of a column, each with the number of its line."""
-        return [(line, cells[place]) for line, cells in self.rows]
+        return zip(self.lines, self.columns[column], strict=True)
 
     def wrong(self, line: int, what: str) -> ValueError:
         """Return the error for something wrong in a line."""
         return ValueError(f"{self.path}, line {line}: {what}")
 
-    def column(self, name: str, option: str = "") -> int:
-        """Return the index of a column, in upper or lower case; `option` chooses another."""
-        folded = [entry.casefold() for entry in self.header]
+    def named(self, name: str, option: str = "") -> str:
+        """Return the name of a column, in upper or lower case; `option` chooses another."""
         wanted = normal(name)
-        if wanted in self.header:
-            return self.header.index(wanted)
-        if folded.count(wanted.casefold()) == 1:
-            return folded.index(wanted.casefold())
+        alike = [entry for entry in self.columns if entry.casefold() == wanted.casefold()]
+        if wanted in self.columns or len(alike) == 1:
+            return wanted if wanted in self.columns else alike[0]
         # The first line of a private file may hold rewards.
         found = "its first line must hold the names of the columns"
         if not self.private:
-            found = f"there are: {listed(map(quoted, self.header))}"
+            found = f"there are: {listed(map(quoted, self.columns))}"
         way = f"; choose one with {option}" if option else ""
         raise ValueError(f"{self.path}: there is no column {quoted(wanted)}; {found}{way}")
 
-    def labels(self, place: int) -> tuple[str, ...]:
+    def labels(self, column: str) -> tuple[str, ...]:
         """Return the cells of a column, each the name of another arm."""
         found: dict[str, int] = {}
-        for line, label in self.cells(place):
+        for line, label in self.cells(column):
             if not label:
                 raise self.wrong(line, "the arm has no name")
             if UNSEEN.search(label):
@@ -143,23 +133,20 @@ class Sheet:
             found[label] = line
         return tuple(found)
 
-    def columns_of_words(self, without: Set[int]) -> list[str]:
-        """Return the names of the columns in which some cell has letters, except these."""
+    @cached_property
+    def of_words(self) -> list[str]:
+        """The names of the columns in which some cell has letters."""
         return [
             name
-            for place, name in enumerate(self.header)
-            if place not in without
-            and any(
-                _LETTERS.search(cell) and cell.casefold() not in _NO_WORDS
-                for _, cell in self.cells(place)
-            )
+            for name, cells in self.columns.items()
+            if any(_LETTERS.search(cell) and cell.casefold() not in _NO_WORDS for cell in cells)
         ]
 
-    def words(self, place: int) -> list[str]:
+    def words(self, column: str) -> list[str]:
         """Return the distinct cells of a column of categories, sorted."""
         found: dict[str, str] = {}
-        for line, word in self.cells(place):
-            what = f"category {quoted(word)} of {self.header[place]}"
+        for line, word in self.cells(column):
+            what = f"category {quoted(word)} of {column}"
             if word.casefold() in _MISSING - {"none"}:
                 raise self.wrong(
                     line,
@@ -167,7 +154,7 @@ class Sheet:
                     "unknown",
                 )
             if UNSEEN.search(word):
-                raise self.wrong(line, _ONE_LINE.format(f"a category of {self.header[place]}"))
+                raise self.wrong(line, _ONE_LINE.format(f"a category of {column}"))
             other = found.setdefault(" ".join(word.casefold().split()), word)
             if word != other:
                 raise self.wrong(
@@ -183,8 +170,8 @@ class Sheet:
             return _TRUTH[text.casefold()]
         if text.casefold() in _MISSING:
             column = ", or the column by --features" if way else ""
-            text = f"{what} must be a number, and is missing; leave out the line{column}"
-            raise self.wrong(line, text)
+            rule = f"{what} must be a number, and is missing; leave out the line{column}"
+            raise self.wrong(line, rule)
         got = "" if self.private else f", got {text!r}"
         if "." in text and self._first_comma:
             raise self.wrong(
@@ -236,16 +223,19 @@ def listed(entries: Iterable[str], width: int = _WIDTH) -> str:
     return ", ".join(entries[:kept]) + (f" and {more} more" if more else "")
 
 
-def _data(path: str) -> bytes:
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 reward" or "2 rewards"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _text(path: str, name: str) -> str:
+    """Return the text of a file or of standard input, in UTF-8 or UTF-16."""
     if path != STANDARD_INPUT:
-        return _check.path(path, "a table").read_bytes()
-    if sys.stdin is None:  # as after <&-
+        data = _check.path(path, "a table").read_bytes()
+    elif sys.stdin is None:  # as after <&-
         raise ValueError("standard input is closed: pipe a table into it, or name a file")
-    return sys.stdin.buffer.read()
-
-
-def decoded(data: bytes, name: str) -> str:
-    """Return text in UTF-8 or UTF-16."""
+    else:
+        data = sys.stdin.buffer.read()
     if data.startswith(_WORKBOOKS):
         raise ValueError(
             f"{name}: this is a workbook of a spreadsheet program: save the sheet as CSV (UTF-8) "

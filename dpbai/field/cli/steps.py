@@ -14,10 +14,10 @@ from dpbai.field.cli.answers import Answer, show_json
 from dpbai.field.cli.arguments import STANDARD_INPUT
 from dpbai.field.cli.output import acknowledging
 from dpbai.field.cli.run import arm_named, counted, missing, names_of, resumed
-from dpbai.field.cli.sheets import listed, nearest, normal, quoted
+from dpbai.field.cli.sheets import listed, nearest, normal, plural, quoted
 from dpbai.field.session import Session, SessionConflictError, SessionError
 
-_KEYS = {"arm", "reward", "batch"}
+_KEYS = ["arm", "reward"], ["arm", "batch", "reward"]
 _LONGEST_LINE = 2**16  # bytes of a line of JSON
 
 
@@ -37,7 +37,7 @@ def tell(given: argparse.Namespace) -> Answer:
 
     def step(session: Session) -> str:
         session.record_sums(sums, batch=given.batch)
-        return f"Recorded {count} reward(s) of {len(sums)} arm(s)."
+        return f"Recorded {plural(count, 'reward')} of {plural(len(sums), 'arm')}."
 
     return _stepped(given, step, session)
 
@@ -85,13 +85,14 @@ def _stepped(
     """Take a step, which returns what to say of it, and add what it has released."""
     session = session or resumed(given.session, given.seed)
     session, before, said = _step(session, given, step)
-    released = [
-        f"Phase {released.phase} is complete and released. {len(released.survivors)} of "
-        f"{len(released.active)} arms stay: {listed(map(quoted, released.survivors))}"
-        for released in session.released[before:]
-        if not isinstance(session.policy, Holdout)
+    released = [] if isinstance(session.policy, Holdout) else session.released[before:]
+    phases = [
+        f"Phase {phase.phase} is complete and released. {len(phase.survivors)} of "
+        f"{len(phase.active)} arms stay{'s' * (len(phase.survivors) == 1)}: "
+        f"{listed(map(quoted, phase.survivors))}"
+        for phase in released
     ]
-    return Answer(above=[said, *released, missing(session)])
+    return Answer(above=[said, *phases, missing(session)])
 
 
 def _step(
@@ -129,12 +130,16 @@ def _answer(
     """
     try:
         try:
-            read = json.loads(line, object_pairs_hook=_each_once)
+            pairs = json.loads(line, object_pairs_hook=tuple)
         except (ValueError, RecursionError):
             raise ValueError("this is no line of JSON") from None
-        if not isinstance(read, dict) or not {"arm", "reward"} <= read.keys() <= _KEYS:
-            raise ValueError("each line must be an object of arm, reward and perhaps batch")
-        names, arm = names_of(session), normal(str(read["arm"]))
+        keys = [key for key, _ in pairs] if isinstance(pairs, tuple) else []
+        if sorted(keys) not in _KEYS:
+            raise ValueError(
+                "each line must be an object of arm, reward and perhaps batch, each of them once"
+            )
+        names, read = names_of(session), dict(pairs)
+        arm = normal(str(read["arm"]))
         if arm not in names:
             raise ValueError(f"this is none of the arms{nearest(arm, names)}")
         rewards, batch = {names[arm]: [read["reward"]]}, read.get("batch")
@@ -146,18 +151,3 @@ def _answer(
         answer["released"] = len(session.released)
         answer["survivors"] = session.released[-1].survivors
     return session, answer
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise TypeError("each of arm, reward and batch may stand once in a line")
-    return found
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
-    "tell": tell,
-    "undo": undo,
-    "withdraw": withdraw,
-    "end-phase": end_phase,
-}

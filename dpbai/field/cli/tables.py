@@ -21,23 +21,12 @@ CONSTANT = "constant"
 
 
 class Arms(NamedTuple):
-    """A table of K arms, with d features.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        Names of the arms.
-    features : ndarray of shape (K, d)
-    columns : tuple of str
-        Names of the features.
-    sources : tuple of str
-        The column of the table that each feature comes from; an indicator has another name.
-    """
+    """A table of K arms, with d features."""
 
     labels: tuple[str, ...]
-    features: FloatArray
-    columns: tuple[str, ...]
-    sources: tuple[str, ...]
+    features: FloatArray  # of shape (K, d)
+    columns: tuple[str, ...]  # the names of the features
+    sources: tuple[str, ...]  # their columns in the table; an indicator has a name of its own
 
     @property
     def indicators(self) -> dict[str, list[int]]:
@@ -50,33 +39,30 @@ class Arms(NamedTuple):
 
 
 def read_arms(given: argparse.Namespace) -> Arms:
-    """Return the arms of the table that `arguments.arms` asks for."""
+    """Return the arms of the table that `arguments.ARMS` asks for."""
     sheet = Sheet.read(given.arms)
-    arm = sheet.column(given.arm_column, "--arm-column")
-    labels, name = sheet.labels(arm), sheet.header[arm]
-    chosen = [sheet.column(name, "--features") for name in given.features]
-    categories = [sheet.column(name, "--categorical") for name in given.categorical]
-    every = range(len(sheet.header))
-    places = list(dict.fromkeys([*chosen, *categories]) if chosen else every)
-    # Baseline looks at no feature.
-    policies = {given.policy} if "policy" in given else {*given.policies}
-    named_only = places == [arm] and policies == {BASELINE}
+    arm = sheet.named(given.arm_column, "--arm-column")
+    labels = sheet.labels(arm)
+    chosen = [sheet.named(name, "--features") for name in given.features]
+    categories = [sheet.named(name, "--categorical") for name in given.categorical]
+    names = list(dict.fromkeys([*chosen, *categories] if chosen else sheet.columns))
     if given.one_hot and (chosen or categories):
         raise ValueError(
             "--one-hot gives each arm a feature of its own, and cannot be combined with --features "
             "and --categorical"
         )
-    if given.one_hot or named_only:
-        return Arms(labels, np.eye(len(labels)), labels, (name,) * len(labels))
+    # Baseline looks at no feature.
+    if given.one_hot or (names == [arm] and {*given.policies} == {BASELINE}):
+        return Arms(labels, np.eye(len(labels)), labels, (arm,) * len(labels))
     found = [
-        (column, sheet.header[place], values)
-        for place in places
-        if place != arm or place in categories
-        for column, values in _features(sheet, place, arm, labels, categories)
+        (column, name, values)
+        for name in names
+        if name != arm or name in categories
+        for column, values in _features(sheet, name, arm, categories)
     ]
     if not found:
         raise ValueError(
-            f"{sheet.path}: there must be features beside column {quoted(name)}; with --one-hot "
+            f"{sheet.path}: there must be features beside column {quoted(arm)}; with --one-hot "
             "each arm has its own feature"
         )
     features = np.array([values for *_, values in found]).T
@@ -94,23 +80,22 @@ def read_arms(given: argparse.Namespace) -> Arms:
 
 
 def _features(
-    sheet: Sheet, place: int, arm: int, labels: Sequence[str], categories: Sequence[int]
+    sheet: Sheet, name: str, arm: str, categories: Sequence[str]
 ) -> Iterator[tuple[str, list[float]]]:
     """Yield the name and the values of each feature that a column of a table gives."""
-    name, cells = sheet.header[place], sheet.cells(place)
-    if place in categories:
+    if name in categories:
         # The indicators of a second column would add up to those of the first.
-        for word in sheet.words(place)[place != categories[0] :]:
-            yield f"{name}={word}", [float(cell == word) for _, cell in cells]
+        for word in sheet.words(name)[name != categories[0] :]:
+            yield f"{name}={word}", [float(cell == word) for cell in sheet.columns[name]]
         return
-    words = [*map(quoted, sheet.columns_of_words({*categories, arm}))] or [quoted(name)]
+    words = [quoted(column) for column in sheet.of_words if column not in {*categories, arm}]
     way = (
-        f" (--categorical {' '.join(words)} makes indicators of columns of words, --features "
-        "chooses columns)"
+        f" (--categorical {' '.join(words or [quoted(name)])} makes indicators of columns of "
+        "words, --features chooses columns)"
     )
-    whats = (f"{name or 'the column without a name'} of arm {label!r}" for label in labels)
-    numbers = zip(cells, whats, strict=True)
-    yield name, [sheet.number(line, cell, what, way) for (line, cell), what in numbers]
+    shown = name or "the column without a name"
+    rows = zip(sheet.cells(name), sheet.columns[arm], strict=True)
+    yield name, [sheet.number(*cell, f"{shown} of arm {label!r}", way) for cell, label in rows]
 
 
 def has_constant(features: FloatArray) -> bool:
@@ -122,18 +107,14 @@ def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     """Return the means, in the order of `labels`, of a file with columns arm and mean."""
     sheet = Sheet.read(given.means)
     # What `simulate` writes has a column arm, whatever the table of arms calls it.
-    arm = sheet.column("arm" if "arm" in sheet.header else given.arm_column, "--arm-column")
-    rows = dict(zip(sheet.labels(arm), sheet.rows, strict=True))
-    for label, (line, _) in rows.items():
+    arm = sheet.named("arm" if "arm" in sheet.columns else given.arm_column, "--arm-column")
+    means = dict(zip(sheet.labels(arm), sheet.cells(sheet.named("mean")), strict=True))
+    for label, (line, _) in means.items():
         if label not in labels:
             raise sheet.wrong(line, f"{label!r} is none of the arms{nearest(label, labels)}")
-    mean, means = sheet.column("mean"), []
-    for label in labels:
-        if label not in rows:
-            raise ValueError(f"{sheet.path}: it must hold each arm once, and {label!r} is missing")
-        line, cells = rows[label]
-        means.append(sheet.number(line, cells[mean], f"mean of arm {label!r}"))
-    return means
+    if missing := [label for label in labels if label not in means]:
+        raise ValueError(f"{sheet.path}: it must hold each arm once, and {missing[0]!r} is missing")
+    return [sheet.number(*means[label], f"mean of arm {label!r}") for label in labels]
 
 
 def read_rewards(
@@ -141,31 +122,29 @@ def read_rewards(
 ) -> dict[Label, tuple[Fraction, int]]:
     """Return sums and counts by arm, of a file with columns arm, reward or arm, total, count."""
     sheet = Sheet.read(given.rewards, private=True)
-    summed = not given.reward_column and {"total", "count"} <= {n.casefold() for n in sheet.header}
-    if summed and "reward" in sheet.header:
+    summed = not given.reward_column and {"total", "count"} <= {*map(str.casefold, sheet.columns)}
+    if summed and "reward" in sheet.columns:
         raise ValueError(
             f"{sheet.path}: there are columns reward, total and count: choose the column of "
             "rewards with --reward-column"
         )
-    arm = sheet.column(given.arm_column, "--arm-column")
+    arms = sheet.columns[sheet.named(given.arm_column, "--arm-column")]
     column = "total" if summed else given.reward_column or "reward"
-    place = sheet.column(column, "--reward-column")
-    counted = sheet.column("count") if summed else None
+    cells = sheet.cells(sheet.named(column, "--reward-column"))
+    counted = sheet.columns[sheet.named("count")] if summed else ["1"] * len(arms)
     values: dict[Label, list[float]] = {}
     counts: Counter[Label] = Counter()
-    for line, cells in sheet.rows:
+    for arm, (line, cell), digits in zip(arms, cells, counted, strict=True):
         # Not quoted: if the columns are interchanged, this is a reward.
-        if cells[arm] not in names:
-            raise sheet.wrong(line, f"this is none of the arms{nearest(cells[arm], names)}")
-        value, label, count = sheet.number(line, cells[place], column), names[cells[arm]], 1
-        if counted is None:
-            if not bounds.low <= value <= bounds.high:
-                raise sheet.wrong(line, f"{column} must lie in {bounds}")
-        else:
-            digits = cells[counted]
-            count = int(digits) if digits.isascii() and digits.isdigit() else 0
-            if not 0 < count <= 2**53:
-                raise sheet.wrong(line, "count must be a whole number, at least 1")
+        if arm not in names:
+            raise sheet.wrong(line, f"this is none of the arms{nearest(arm, names)}")
+        value, label = sheet.number(line, cell, column), names[arm]
+        if not summed and not bounds.low <= value <= bounds.high:
+            raise sheet.wrong(line, f"{column} must lie in {bounds}")
+        count = int(digits) if digits.isascii() and digits.isdigit() else 0
+        if not 0 < count <= 2**53:
+            raise sheet.wrong(line, "count must be a whole number, at least 1")
+        if summed:
             try:
                 stated_sum((decimal(value), count), bounds)
             except ValueError:
@@ -175,7 +154,7 @@ def read_rewards(
         counts[label] += count
     return {
         label: (
-            exact_sum(np.array(found)) if counted is None else sum(map(decimal, found), Fraction()),
+            sum(map(decimal, found), Fraction()) if summed else exact_sum(np.array(found)),
             counts[label],
         )
         for label, found in values.items()
