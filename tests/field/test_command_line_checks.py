@@ -200,6 +200,19 @@ def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, refused, folde
     assert "does not use the features in phase 1" in err
 
 
+def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, done, folder):
+    """Features that are 0 for all arms: no arm is pulled, and the run ends when it begins."""
+    (folder / "zero.csv").write_text("arm,x\na,0\nb,0\nc,0\n")
+    options = ("--budget", 400, "--epsilon", 1, "--noise", "numpy", "--policy", "dp-bai")
+    assert call("start", "run.json", "zero.csv", *options)[0] == 0
+    assert "hold out other arms with `dpbai holdout`, such as a, b, c" in done("misfit", "run.json")
+    assert call("holdout", "check.json", "run.json", "a", "--pulls", 200)[0] == 0
+    (folder / "rewards.csv").write_text("arm,total,count\na,100,200\n")
+    done("tell", "check.json", "rewards.csv", "--seed", 1)
+    found = json.loads(done("misfit", "run.json", "check.json", "--json"))
+    assert found["found"] == ["a"]
+
+
 @pytest.mark.parametrize("options", [(), ("--misfit", "inf"), ("--one-hot",)])
 def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, refused, folder):
     """Estimates are right up to a constant, and linear means would be called not linear."""

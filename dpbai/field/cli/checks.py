@@ -130,16 +130,18 @@ def _checkable(path: str) -> tuple[Session, Phase, Set[int]]:
 
 
 def _by_features(phase: Phase, features: FloatArray) -> set[int]:
-    """Return the arms whose means a phase estimates with rewards of other arms.
+    """Return the arms whose means a phase estimates otherwise than by their own rewards alone.
 
-    Of two arms it may release their difference, which determines no mean.
+    Of two arms it may release their difference, which determines no mean. Means of arms without
+    features are 0 by the model, without any reward.
     """
     active, weights = np.array(phase.active), phase.decoder @ phase.release
     off = np.abs(weights @ features[list(phase.pulled)] - features[active])
     determined = (off <= _ROUNDING * np.abs(features).max(axis=0)).all(axis=1)
-    weights[np.equal.outer(active, phase.pulled)] = 0
-    used = np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING
-    return set(active[determined & used].tolist())
+    own = np.equal.outer(active, phase.pulled)
+    weights[own] = 0
+    modelled = (np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING) | ~own.any(axis=1)
+    return set(active[determined & modelled].tolist())
 
 
 def _others(run: Session, modelled: Set[int]) -> str:
