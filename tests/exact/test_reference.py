@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from reference import CALLS, ROWS, deviation
+from reference import CALLS, ROWS, deviation, rows_of
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['kind']} {row['arguments']}")
@@ -22,3 +22,21 @@ def test_the_table_has_the_hard_corners():
     text = json.dumps(ROWS)
     for corner in ('["bernoulli", 1.0]', "1000000000,", "5e-324", "1e+300"):
         assert corner in text
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_value_that_is_off_by_more_than_its_row_allows_is_found(kind, monkeypatch):
+    for row in rows_of(kind):
+        for sign in (1, -1):
+            wrong = float(row["value"]) * (1 + 2 * sign * row["rtol"]) or 5e-324
+            monkeypatch.setitem(CALLS, kind, lambda *_, wrong=wrong: wrong)
+            assert deviation(row) > row["rtol"]
+
+
+def test_the_rows_of_a_law_are_those_of_it_alone():
+    for law, other in (("uniform", "bernoulli"), ("bernoulli", "uniform")):
+        rows = rows_of("duel", law)
+        assert rows
+        assert {row["kind"] for row in rows} == {"duel"}
+        assert law in json.dumps(rows)
+        assert all(row["arguments"][0][0][0] != other for row in rows)

@@ -17,7 +17,7 @@ import dpbai
 from dpbai.beyond import linearity
 from dpbai.certificate import Certificate
 from dpbai.field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, release
-from dpbai.field.session.phase import exact_statistic
+from dpbai.field.session.releases import exact_statistic
 from dpbai.field.session.rewards import array_sum, exact_sum
 from dpbai.noise import Gaussian, Laplace, NoNoise, gaussian_sigma
 from dpbai.phase import Phase

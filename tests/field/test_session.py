@@ -19,8 +19,8 @@ from sessions import ARMS, DP_BAI, POLICIES, THREE_ARMS, Deaf, begun, finished, 
 
 import dpbai
 from dpbai.field.session import Batch, NumpyNoise, OpenDPNoise, Session, SessionError, ledger
-from dpbai.field.session.interval import _quantile, half_widths
-from dpbai.field.session.phase import noise_deviations, shortened
+from dpbai.field.session.interval import _quantile, half_widths, standard_deviations
+from dpbai.field.session.releases import shortened
 from dpbai.noise import Gaussian, Laplace
 from dpbai.phase import Phase
 from dpbai.plans import Stage
@@ -86,7 +86,7 @@ def test_deviations_are_those_of_many_noises():
         drawn = plan.noise.sample(np.random.default_rng(1), (20_000, plan.coordinates))
         sampled = (drawn @ plan.decoder.T).std(axis=0)
         error = 6 * math.sqrt(5 / 4 / 20_000) + 1e-12  # of a deviation of Laplace noise
-        assert noise_deviations([plan]) == pytest.approx(sampled, rel=error, abs=1e-12)
+        assert standard_deviations([plan]) == pytest.approx(sampled, rel=error, abs=1e-12)
 
 
 def test_repr_says_where_a_session_stands():
@@ -107,6 +107,15 @@ def test_a_finished_session_takes_nothing_more():
     finished(session, np.random.default_rng(0))
     with pytest.raises(SessionError, match="finished"):
         session.record({session.recommendation: [0.5]})
+
+
+def test_a_session_forgets_the_sums_of_rewards_once_their_phase_is_released():
+    session = begun(policy=DP_BAI)
+    while session.requests:
+        session.record(full(session), batch=f"phase {session.phase.index}")
+        assert session._run.sums == {}
+        assert set(session._run.totals.values()) <= {(0, 0)}
+    assert session._run.totals == {}
 
 
 def test_what_a_session_shows_is_one_state_of_it_whatever_other_threads_do():
@@ -210,6 +219,10 @@ def test_two_names_of_one_arm_add_up():
     one, two = "caf\u00e9", "cafe\u0301"
     session = Session(THREE_ARMS, labels=[one, "tea", "milk"])
     before = session.requests[one]
+    session.record({one: [0.5], two: [0.5]}, batch="both")
+    assert session.batches["both"].counts == {one: 2}
+    session.undo("both")
+    assert session.requests[one] == before
     session.record({one: [0.5], two: [0.5]})
     assert session.requests[one] == before - 2
     with pytest.raises(ValueError, match="needs"):
@@ -324,7 +337,7 @@ def session():
 
 def state_of(session):
     run = session._run
-    return run.finished, run.phase, run.received
+    return run.finished, run.phase, run.totals, run.batches, run.sums
 
 
 def assert_refused(session, call, *, secrets=("0.731", "73.1")):
@@ -667,7 +680,7 @@ def test_a_phase_that_is_ended_early_releases_means_of_what_came(name, tmp_path)
     assert released.epsilon <= plan.loss() * (1 + 1e-12)
     assert f"{sum(came)} of {plan.cost} rewards" in " ".join(released.remarks)
     deviation = plan.noise.standard_deviation * factor * np.linalg.norm(plan.decoder, axis=1)
-    assert noise_deviations(session.phases) == pytest.approx(deviation, abs=1e-12)
+    assert standard_deviations(session.phases) == pytest.approx(deviation, abs=1e-12)
     again = Session.resume(path, noise=NumpyNoise(4))
     assert (again.requests, again.deviations) == (session.requests, session.deviations)
     assert again.certificate == session.certificate
@@ -762,6 +775,28 @@ def test_a_run_without_arms_that_give_no_reward_ends_and_never_recommends_them(n
     assert sum(phase.cost for phase in session.phases) <= policy.budget
 
 
+def test_a_phase_that_is_ended_without_an_arm_that_was_withdrawn_is_as_private_as_planned():
+    """The middle stands for its rewards; the noise is widened for those that the others lack."""
+    session = begun(policy=dpbai.Baseline(np.eye(4), budget=40, epsilon=1.0))
+    plan, n = session.phase, session.phase.pulls[0]
+    session.record({arm: [1.0] * (n - 1) for arm in (1, 2, 3)})
+    session.withdraw(0)
+    session.end_phase()
+    assert session.released[0].pulls == (0, n - 1, n - 1, n - 1)
+    assert session.phases[0].pulls == (n, n - 1, n - 1, n - 1)
+    assert session.phases[0].noise.scale == pytest.approx(plan.noise.scale * n / (n - 1))
+    assert session.released[0].epsilon <= plan.loss() * (1 + 1e-12)
+
+
+def test_phases_of_which_every_reward_is_missing_for_good_are_released_at_once():
+    """Whatever the second phase would pull is withdrawn in the first: the run ends with it."""
+    session = begun(policy=Outsider(np.eye(4), 40))
+    session.withdraw(3)
+    session.record(full(session))
+    assert [phase.pulled for phase in session.phases] == [(0, 1, 2, 3), (3,)]
+    assert session.finished
+
+
 def test_what_is_released_of_an_arm_without_a_reward_depends_on_no_reward():
     """And a phase of which only that arm is missing is released when the arm is withdrawn."""
     statistics = []
@@ -782,6 +817,20 @@ def test_two_arms_at_least_stay():
             session.withdraw(arm)
     with pytest.raises(SessionError, match="finished"):
         finished(session).withdraw(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Outsider:
+    """Pulls all arms, and then one that is out."""
+
+    features: np.ndarray
+    budget: int
+
+    def phase(self, index, active):
+        if index == 1:
+            return Phase(1, active, active, (5,) * 4, Laplace(0.2), 2)
+        decoder = np.array([[1.0], [-1.0]])
+        return Phase(2, active, (3,), (5,), Laplace(0.2), 1, decoder_matrix=decoder)
 
 
 # The guarantee.
@@ -989,6 +1038,24 @@ def test_the_interval_of_a_policy_that_remembers_holds_the_mean_of_its_answer():
         )
         hits += interval.low <= 1 <= interval.high
     assert hits >= 15
+
+
+def test_an_error_of_any_phase_that_is_remembered_is_allowed_for():
+    """By hand: three phases of two arms, whose means count for the answer by a third each."""
+    scales, pulls, level = (0.1, 0.2, 0.4), (10, 20, 40), 0.1 / 2
+    arms = (0, 1)
+    phases = [
+        Phase(p, arms, arms, (n,) * 2, Laplace(scale), 2 if p < 3 else 1,
+              decoder_matrix=np.tile(np.eye(2) / p, p), remembered=2 * (p - 1))
+        for p, scale, n in zip((1, 2, 3), scales, pulls, strict=True)
+    ]  # fmt: skip
+    counts = [[n] * 2 for n in pulls]
+    noise, sampling, deviations = half_widths(phases, counts, np.eye(2), 1, 0.9)
+    # In all, six numbers have noise, and six means are of rewards: each may be off.
+    assert noise == pytest.approx(sum(scales) / 3 * math.log(6 / level))
+    factor = math.sqrt(math.log(2 * 6 / level) / 2)
+    assert sampling == pytest.approx(factor * sum(1 / (3 * math.sqrt(n)) for n in pulls))
+    assert deviations == 0
 
 
 def test_without_noise_the_interval_is_that_of_hoeffding():

@@ -414,24 +414,39 @@ def test_a_forged_file_that_does_not_fit_together_is_refused(run_file, edit):
     assert refused(run_file)
 
 
-def test_an_arm_that_phase_1_has_dropped_cannot_come_back_in_a_forged_phase_3(tmp_path):
-    """The plan of phase 3 fits the forged survivors of phase 2, one more than it keeps."""
+@pytest.mark.parametrize("count", [1, 2, 3], ids=["too few", "as planned", "too many"])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tmp_path):
+    """Also if the next plan is forged for them; without noise, any plan keeps to the guarantee."""
     path = tmp_path / "run.json"
-    session = begun(path, dpbai.Baseline(np.eye(8), budget=300, epsilon=math.inf))
-    for _ in range(2):
+    session = Session(POLICIES["DPBAI without noise"], noise=Deaf(), path=path)
+    while len(session.released) < 2:
         session.record(full(session))
+    out = next(arm for arm in range(ARMS) if arm not in session.released[1].active)
 
     def edit(content):
-        second, current = content["finished"][1], content["current"]
-        out = next(arm for arm in range(8) if arm not in second["active"])
-        arms = sorted([*second["survivors"], out])
-        second["survivors"] = arms
-        current["plan"].update(active=arms, pulled=arms, pulls=[1] * 3)
-        current.update(sums=["0"] * 3, counts=[0] * 3)
+        before, plan = content["finished"][1], content["current"]["plan"]
+        arms = sorted([out, *before["active"]][not dropped :][:count])
+        before["survivors"] = arms
+        plan.update(active=arms, pulled=arms, pulls=[1] * count, keep=1)
+        plan.update(release_matrix=None, decoder_matrix=None)
+        content["current"].update(counts=[0] * count, sums=["0"] * count)
 
     forge(path, edit)
+    assert session.phases[1].keep == 2
+    if count == 2 and not dropped:
+        assert Session.resume(path, noise=Deaf()).phase.active == session.phases[1].active[:2]
+        return
     with pytest.raises(SessionError, match="phase 2 released does not fit its plan"):
-        dpbai.Session.resume(path, noise=NumpyNoise(1))
+        Session.resume(path, noise=Deaf())
+
+
+def test_a_forged_file_with_the_count_of_rewards_that_it_has_no_sum_of_is_refused(tmp_path):
+    path = tmp_path / "run.json"
+    session = Session(THREE_ARMS, noise=Deaf(), path=path)
+    session.record({0: [0.5]}, batch="monday")
+    forge(path, lambda content: content["batches"]["monday"][1].append([1, 1]))
+    assert refused(path)
 
 
 def test_a_sum_that_is_refused_is_not_told(run_file):
@@ -720,6 +735,24 @@ def test_a_lock_that_is_held_is_waited_for_aloud(tmp_path, caplog, monkeypatch):
     assert caplog.messages == [f"waiting for another process that holds {path}.lock"]
 
 
+def test_a_file_whose_phase_is_released_while_it_is_read_is_no_older_copy(tmp_path, monkeypatch):
+    """By another process, between the reading of the file and that of its lock file, or so."""
+    path = tmp_path / "run.json"
+    other, read = begun(path), Path.read_bytes
+
+    def read_late(file):
+        data = read(file)
+        monkeypatch.undo()
+        other.record(full(other))
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    session = Session.resume(path)
+    assert (session.released, len(other.released)) == ((), 1)
+    with pytest.raises(SessionConflictError):
+        session.record({0: [0.5]})
+
+
 @pytest.mark.parametrize("saved", [True, False])
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"]
@@ -769,14 +802,14 @@ def record_interrupted(session, batch, step):
     delivers no signal where a `with` is left, before it lets go of what it holds.)
     """
     count = 0
-    steps = {"_record", "_step", "_keep", "save", "_write", "_locked"}
+    steps = {"_record", "_step", "save", "_write", "_locked"}
 
     def trace(frame, event, _):
         nonlocal count
         code = frame.f_code
         if code.co_filename not in (live.__file__, store.__file__) or code.co_name not in steps:
             return None
-        frame.f_trace_opcodes = code.co_name == "_keep"
+        frame.f_trace_opcodes = code.co_name == "_step"
         line = linecache.getline(code.co_filename, frame.f_lineno).split()
         if event == ("opcode" if frame.f_trace_opcodes else "line") and line[0] != "with":
             count += 1

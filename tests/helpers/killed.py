@@ -73,8 +73,9 @@ def write_in_place(self, data):
         file.write(data[100:])
 
 
-def show_before_saving(self, run):
+def show_before_saving(self, step):
     before, data = self._at
+    run = step(before)
     self._at = run, data
     self._at = run, self._store.save(run, before, data)
 
@@ -89,12 +90,12 @@ MUTANTS = {
     "none": lambda: None,
     "write in place": lambda: setattr(store.Store, "_write", write_in_place),
     "rename before writing": lambda: setattr(store.Store, "_write", rename_before_writing),
-    "show before saving": lambda: setattr(live.Session, "_keep", show_before_saving),
+    "show before saving": lambda: setattr(live.Session, "_step", show_before_saving),
 }
 
 
 # Where a session touches its file or changes what it shows: all else is computing.
-STEPS = {"__init__", "resume", "_record", "_step", "_keep", "save", "load", "_locked", "_write"}
+STEPS = {"__init__", "resume", "_record", "_step", "save", "load", "_locked", "_write"}
 
 
 STEPS |= {"write_in_place", "rename_before_writing", "show_before_saving"}

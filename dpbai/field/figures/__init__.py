@@ -11,9 +11,8 @@ if not find_spec("matplotlib"):
     raise ImportError("figures need Matplotlib: pip install 'dpbai[figures]'")
 
 from dpbai.field.figures.canvas import Picture, canvas, name_lines, panels_in_a_grid
-from dpbai.field.figures.own_arms import rows_of_arms, run_trace
-from dpbai.field.figures.success import success_curves
-from dpbai.field.figures.supposed import least_budgets, recommended_counts
+from dpbai.field.figures.own_arms import recommended_counts, rows_of_arms, run_trace
+from dpbai.field.figures.success import least_budgets, success_curves
 
 __all__ = [
     "Picture",

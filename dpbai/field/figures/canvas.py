@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from typing import Any, cast
@@ -18,7 +18,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import Bbox, Transform
@@ -238,7 +237,10 @@ def _name_lines(panels: Sequence[Axes]) -> list[Text]:
 
 
 def _names_of(axes: Axes) -> tuple[list[Text], float]:
-    """Write the names of the lines of one panel; return them, and how far the lines are apart."""
+    """Write the names of the lines of one panel.
+
+    Return them, and the mean distance of the two lines that are closest to each other, in pixels.
+    """
     frame = axes.get_window_extent()
     lines = axes.get_lines()
     paths = [
@@ -254,13 +256,13 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
         for segment in each.get_segments()
     ]
     taken = np.concatenate([*paths, *bars, *(_filled(text) for text in axes.texts)])
-    apart = _apart(path for line, path in zip(lines, paths, strict=True) if _named(line))
+    names = [str(line.get_label()) for line in lines]  # those that Matplotlib makes begin with _
+    named = [row for row in zip(names, lines, paths, strict=True) if row[0][:1] != "_"]
+    pairs = combinations([path for *_, path in named if len(path)], 2)
+    apart = min((float(cdist(*pair).min(axis=1).mean()) for pair in pairs), default=math.inf)
     written = []
-    for line, path in zip(lines, paths, strict=True):
-        if not _named(line):
-            continue
+    for name, line, path in named:
         look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
-        name = str(line.get_label())
         text = axes.text(0.5, 0.5, name, transform=axes.transAxes, fontsize=9, **look)
         written.append(text)
         box = text.get_window_extent()
@@ -284,17 +286,6 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
     return written, apart
 
 
-def _named(line: Line2D) -> bool:
-    """Whether a line has a label of its own; those that Matplotlib makes begin with _."""
-    return not str(line.get_label()).startswith("_")
-
-
-def _apart(paths: Iterable[FloatArray]) -> float:
-    """Return the mean distance of the two paths that are closest to each other, in pixels."""
-    pairs = combinations([path for path in paths if len(path)], 2)
-    return min((float(cdist(*pair).min(axis=1).mean()) for pair in pairs), default=math.inf)
-
-
 def _filled(text: Text) -> FloatArray:
     """Return points all over a text, in pixels."""
     box = text.get_window_extent()
@@ -311,12 +302,9 @@ def _densely(data: Any, transform: Transform, frame: Bbox, *, joined: bool = Tru
     Of marks that no line joins, these are their places.
     """
     data = np.asarray(data, dtype=float)
-    corners = transform.transform(data[np.isfinite(data).all(axis=1)])
-    if not len(corners):  # such as the bars of a policy that never failed
-        return np.asarray(corners)
-    if not joined:
-        return np.asarray(corners[((corners >= frame.p0) & (corners <= frame.p1)).all(axis=1)])
-    steps = np.append(0, np.cumsum(np.hypot(*np.diff(corners, axis=0).T)))
-    along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
-    points = np.column_stack([np.interp(along, steps, corners[:, k]) for k in (0, 1)])
+    points = transform.transform(data[np.isfinite(data).all(axis=1)])
+    if joined and len(points):  # no bars are drawn of a policy that never failed
+        steps = np.append(0, np.cumsum(np.hypot(*np.diff(points, axis=0).T)))
+        along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
+        points = np.column_stack([np.interp(along, steps, points[:, k]) for k in (0, 1)])
     return np.asarray(points[((points >= frame.p0) & (points <= frame.p1)).all(axis=1)])

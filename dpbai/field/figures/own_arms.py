@@ -1,4 +1,4 @@
-"""The releases of a live run, phase by phase."""
+"""A row for each arm: the releases of a live run, phase by phase, and what runs recommend."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from matplotlib.ticker import MaxNLocator
 from dpbai._check import FloatArray
 from dpbai._describe import visible
 from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
-from dpbai.phase import Phase
 
 if TYPE_CHECKING:  # the caller has imported sessions
     from dpbai.field.session import Session
     from dpbai.field.session.records import Label, Released
 
-MOST_ROWS = 40
+_MOST_ROWS = 40
 _LONGEST = 28  # characters of a label
 
 
@@ -47,36 +46,62 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     ValueError
         If nothing has been released.
     """
+    from dpbai.field.session.interval import standard_deviations
+
     if not session.released:
         raise ValueError("session must have released a phase")
-    shown = _shown(session)
-    count, low, high = len(session.released), *session.reward_range
-    with rows_of_arms(shown, count) as (figure, panels):
+    # The recommended arm, then those estimated last, by their estimates.
+    last = {label: released.phase for released in session.released for label in released.active}
+    estimates, best = session.estimates, session.recommendation
+    order = sorted(estimates, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
+    shown = order[:_MOST_ROWS]
+    with rows_of_arms(shown, len(session.released)) as (figure, panels):
         for number, (panel, released) in enumerate(zip(panels, session.released, strict=True)):
-            deviations = (high - low) * _deviations(session.phases[: number + 1])
-            _draw(panel, released, deviations, shown)
+            # Rewards in [0, 1] have a standard deviation of 1/2 at most.
+            off = standard_deviations(session.phases[: number + 1], 0.5)
+            _draw(panel, released, off * session.reward_range.width, shown)
             if means is not None:
                 known = [means[label] for label in shown]
                 panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
-                ring: dict[str, Any] = {
-                    "marker": "o",
-                    "markersize": 11,
-                    "mfc": "none",
-                    "mec": BLACK,
-                }
-                best = int(np.argmax(known))
-                panel.plot(known[best], best, linestyle="none", label="best known", **ring)
+                top = int(np.argmax(known))
+                ring: dict[str, Any] = {"markersize": 11, "mfc": "none", "mec": BLACK}
+                panel.plot(known[top], top, "o", label="best known", **ring)
         left_out = len(session.labels) - len(shown)
         more = f" ({left_out} arms that were dropped earlier are not shown)" if left_out else ""
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
-        entries = {
-            label: handle
-            for panel in panels
-            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-        }
-        figure.legend(
-            entries.values(), entries.keys(), loc="outside upper center", ncols=len(entries)
-        )
+        handles = [handle for panel in panels for handle in panel.get_legend_handles_labels()[0]]
+        entries = {str(handle.get_label()): handle for handle in handles}
+        figure.legend(handles=[*entries.values()], loc="outside upper center", ncols=len(entries))
+    return figure
+
+
+def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequence[Label]) -> None:
+    """Draw the estimates of one phase, and one deviation of each of them."""
+    arms = [arm for arm, label in enumerate(released.active) if label in shown]
+    places = np.array([shown.index(released.active[arm]) for arm in arms])
+    kept = np.array([released.active[arm] in released.survivors for arm in arms], dtype=bool)
+    values, bars = np.array(released.estimates)[arms], deviations[arms]
+    last = len(released.survivors) == 1
+    chosen = {"label": "recommended", "marker": "*", "color": ORANGE, "markersize": 11}
+    for which, look in (
+        (~kept, {"label": "dropped", "marker": "x", "color": GREY}),
+        (kept, chosen if last else {"label": "kept", "marker": "o", "color": BLUE}),
+    ):
+        style: dict[str, Any] = look | {"linestyle": "none", "linewidth": 1}
+        panel.errorbar(values[which], places[which], xerr=bars[which], **style)
+    panel.set_title(f"phase {released.phase}: {len(released.active)} to {len(released.survivors)}")
+    panel.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def recommended_counts(labels: Sequence[str], recommended: Sequence[int], best: int) -> Picture:
+    """Draw in how many runs each arm was recommended: the best arm, and those with the most."""
+    arms = sorted(range(len(labels)), key=lambda arm: (arm != best, -recommended[arm]))
+    arms = sorted(arms[:_MOST_ROWS])
+    with rows_of_arms([labels[arm] for arm in arms]) as (figure, (panel,)):
+        colors = [BLUE if arm == best else GREY for arm in arms]
+        panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
+        rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
+        panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
     return figure
 
 
@@ -106,47 +131,6 @@ def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Pi
         yield figure, panels
 
 
-def _shown(session: Session) -> list[Label]:
-    """Return the arms: the recommended one, then those estimated last, by their estimates."""
-    last = {label: released.phase for released in session.released for label in released.active}
-    estimates = session.estimates
-    best = session.recommendation
-    order = sorted(estimates, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
-    return order[:MOST_ROWS]
-
-
 def _short(text: str) -> str:
     text = visible(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _deviations(phases: Sequence[Phase]) -> FloatArray:
-    """Return the standard deviation of each estimate of the last phase.
-
-    Rewards have the largest variance that they can have in [0, 1], 1/4.
-    """
-    from dpbai.field.session.phase import decoded
-
-    variances = np.zeros(len(phases[-1].active))
-    for phase, weights in decoded(phases):
-        variances += ((weights * phase.noise.standard_deviation) ** 2).sum(axis=1)
-        variances += ((weights @ phase.release) ** 2 / np.array(phase.pulls)).sum(axis=1) / 4
-    return np.sqrt(variances)
-
-
-def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequence[Label]) -> None:
-    """Draw the estimates of one phase, and one deviation of each of them."""
-    arms = [arm for arm, label in enumerate(released.active) if label in shown]
-    places = np.array([shown.index(released.active[arm]) for arm in arms])
-    kept = np.array([released.active[arm] in released.survivors for arm in arms], dtype=bool)
-    values, bars = np.array(released.estimates)[arms], deviations[arms]
-    last = len(released.survivors) == 1
-    chosen = {"label": "recommended", "marker": "*", "color": ORANGE, "markersize": 11}
-    for which, look in (
-        (~kept, {"label": "dropped", "marker": "x", "color": GREY}),
-        (kept, chosen if last else {"label": "kept", "marker": "o", "color": BLUE}),
-    ):
-        style: dict[str, Any] = look | {"linestyle": "none", "linewidth": 1}
-        panel.errorbar(values[which], places[which], xerr=bars[which], **style)
-    panel.set_title(f"phase {released.phase}: {len(released.active)} to {len(released.survivors)}")
-    panel.xaxis.set_major_locator(MaxNLocator(4))

@@ -1,7 +1,9 @@
-"""Success of policies along the budget or epsilon."""
+"""Success of policies along the budget or epsilon, and the least budgets for an error."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +12,7 @@ from matplotlib.axes import Axes
 
 from dpbai import _check
 from dpbai._describe import visible
-from dpbai.field.figures.canvas import POLICIES, SERIES, Picture, panels_in_a_grid
+from dpbai.field.figures.canvas import POLICIES, SERIES, Picture, canvas, panels_in_a_grid
 from dpbai.simulate import binomial_interval
 
 
@@ -70,16 +72,12 @@ def success_curves(
 
 def _pooled(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each policy, budget and epsilon."""
-    keys = ["policy", "budget", "epsilon"]
-    rows = []
-    for _, group in table.groupby(keys, sort=False):
-        row = group.iloc[0].copy()
-        if len(group) > 1:
-            successes, trials = int(group["successes"].sum()), int(group["trials"].sum())
-            row["success_rate"] = successes / trials
-            row["low"], row["high"] = binomial_interval(successes, trials, 0.025, "wilson")
-        rows.append(row)
-    return pd.DataFrame(rows)
+    counts = table.groupby(["policy", "budget", "epsilon"], sort=False)[["successes", "trials"]]
+    rows = counts.sum().reset_index()
+    rows["success_rate"] = rows["successes"] / rows["trials"]
+    pairs = zip(rows["successes"].tolist(), rows["trials"].tolist(), strict=True)
+    rows[["low", "high"]] = [binomial_interval(*pair, 0.025, "wilson") for pair in pairs]
+    return rows
 
 
 def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
@@ -96,3 +94,22 @@ def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
         rows[along], rows["low"], rows["high"], color=look["color"], alpha=0.2, linewidth=0
     )
     panel.plot(rows[along], rows["success_rate"], label=name, **look)
+
+
+def least_budgets(found: Sequence[tuple[str, float, int]]) -> Picture:
+    """Draw least budgets against epsilon, given the name of a policy, an epsilon and a budget each.
+
+    The first of each policy is the one without privacy, with an infinite epsilon.
+    """
+    with canvas() as (figure, axes):
+        for policy in dict.fromkeys(name for name, *_ in found):
+            (_, free), *private = [(epsilon, n) for name, epsilon, n in found if name == policy]
+            (line,) = axes.plot(*np.reshape(private, (-1, 2)).T, marker="o", label=policy)
+            axes.axhline(free, color=line.get_color(), linestyle="--", linewidth=1)
+        axes.set(xlabel="epsilon (smaller is more private)", xscale="log", yscale="log")
+        ticks = sorted({epsilon for _, epsilon, _ in found if epsilon < math.inf})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_ylabel("least budget (dashed: without privacy)")
+        axes.legend()
+    return figure

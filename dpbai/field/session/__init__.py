@@ -6,9 +6,8 @@ The live run, its file, and what draws noise. Guarantees are those of `dpbai.cer
 from dpbai.field.session.interval import Interval
 from dpbai.field.session.ledger import Ledger, ledger
 from dpbai.field.session.live import Session
-from dpbai.field.session.noise import NumpyNoise, OpenDPNoise, ReleaseWarning
-from dpbai.field.session.phase import release
 from dpbai.field.session.records import Batch, Release, Released, SessionConflictError, SessionError
+from dpbai.field.session.releases import NumpyNoise, OpenDPNoise, ReleaseWarning, release
 
 __all__ = [
     "Batch",

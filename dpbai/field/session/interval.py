@@ -1,4 +1,4 @@
-"""An interval for the mean of the arm that a run recommends: of noise, sampling and the model.
+"""How far estimates are off: their deviations, and an interval for the mean of the answer.
 
 The recommended arm has the largest estimate, which is more likely too high than too low. So the
 interval holds for all arms of the last phase at once. Earlier phases decide which arms these are
@@ -20,7 +20,7 @@ import numpy as np
 from scipy import optimize, special
 
 from dpbai._check import FloatArray
-from dpbai.field.session.phase import decoded
+from dpbai.field.session.records import SessionError
 from dpbai.noise import Gaussian, Laplace, Noise
 from dpbai.phase import Phase
 
@@ -56,6 +56,31 @@ class Interval:
     confidence: float
 
 
+def decoded(phases: Sequence[Phase]) -> list[tuple[Phase, FloatArray]]:
+    """Return the phases that the last one decodes, oldest first, with their columns of its decoder.
+
+    Their shapes are (active arms of the last phase, coordinates of each).
+    """
+    last = phases[-1]
+    used = phases if last.remembered else [last]
+    ends = np.cumsum([phase.coordinates for phase in used])[:-1]
+    return list(zip(used, np.split(last.decoder, ends, axis=1), strict=True))
+
+
+def standard_deviations(phases: Sequence[Phase], of_a_reward: float = 0.0) -> FloatArray:
+    """Return the standard deviation of each estimate of the last phase of a run, by the plans.
+
+    That of the noise alone, unless the standard deviation of a reward is given.
+    """
+    parts = [weights * phase.noise.standard_deviation for phase, weights in decoded(phases)]
+    if of_a_reward:
+        parts += [
+            weights @ phase.release * (of_a_reward / np.sqrt(phase.pulls))
+            for phase, weights in decoded(phases)
+        ]
+    return np.asarray(np.linalg.norm(np.hstack(parts), axis=1))
+
+
 def half_widths(
     phases: Sequence[Phase],
     counts: Sequence[Sequence[int]],
@@ -63,11 +88,11 @@ def half_widths(
     place: int,
     confidence: float,
     misfit: float = 0.0,
-) -> tuple[float, float, float] | None:
+) -> tuple[float, float, float]:
     """Return by how much noise, sampling and deviations may move an estimate, on [0, 1].
 
     It is that of the arm at `place` in the last of `phases`; `counts` are of the observed rewards.
-    None if these releases do not determine means, but differences only, for instance.
+    SessionError if these releases do not determine its mean.
     """
     last, arm = phases[-1], phases[-1].active[place]
     used = [(phase, columns[place]) for phase, columns in decoded(phases)]
@@ -79,7 +104,7 @@ def half_widths(
     own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
     close = np.abs(on_means @ features) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
-        return None
+        raise SessionError("this run released differences of means, which determine no mean")
     size = float(np.abs(on_means).sum())
     deviate = misfit > 0 and size > _ROUNDING
     half = (1 - confidence) / (3 if deviate else 2)  # of the errors, for each source

@@ -56,8 +56,16 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
     ]
     if not runs:
         raise ValueError("sessions must hold at least one run")
-    group = _check.whole(group, "group")
-    copies = tuple(i for i, run in enumerate(runs) if _is_copy(i, run, runs))
+    # What a copy has released, noise included, is all in another run; of equals the first counts.
+    copies = tuple(
+        i
+        for i, run in enumerate(runs)
+        if any(
+            run.released == other.released[: len(run.released)] != ()
+            and (len(other.released), -j) > (len(run.released), -i)
+            for j, other in enumerate(runs)
+        )
+    )
     costs = tuple((run.population, run.group_certificate(group)) for run in runs)
     counted = [cost for i, cost in enumerate(costs) if i not in copies]
     totals = []
@@ -66,13 +74,3 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
         totals.append((sum(cost.epsilon for cost in shared), sum(cost.delta for cost in shared)))
     epsilon, delta = map(max, zip(*totals, strict=True))
     return Ledger(epsilon, min(delta, 1.0), costs, copies)
-
-
-def _is_copy(place: int, run: Session, runs: Sequence[Session]) -> bool:
-    """Return whether all that a run has released, including the noise, is in another one too."""
-    return any(
-        run.released == other.released[: len(run.released)] != ()
-        and (len(other.released), -i) > (len(run.released), -place)
-        for i, other in enumerate(runs)
-        if i != place
-    )

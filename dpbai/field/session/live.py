@@ -25,11 +25,10 @@ from typing import Any, NoReturn, Self
 from numpy.typing import ArrayLike
 
 from dpbai import _check
-from dpbai.certificate import Certificate, certificate, certify
-from dpbai.field.session.interval import Interval, half_widths
-from dpbai.field.session.noise import chosen
-from dpbai.field.session.phase import noise_deviations
+from dpbai.certificate import Certificate, certify
+from dpbai.field.session.interval import Interval, half_widths, standard_deviations
 from dpbai.field.session.records import Batch, Label, Released, SessionError
+from dpbai.field.session.releases import chosen
 from dpbai.field.session.rewards import UNIT, Range, Sum, array_sum, stated_sum
 from dpbai.field.session.run import Run
 from dpbai.field.session.store import Store
@@ -96,7 +95,7 @@ class Session:
     ) -> None:
         run = Run.of(policy, chosen(noise), labels, reward_range, population)
         self._hold(run, None if path is None else Store(path), None)
-        self._keep(run.next().advanced())
+        self._step(lambda run: run.next().advanced())
 
     @classmethod
     def resume(
@@ -148,7 +147,8 @@ class Session:
     def __repr__(self) -> str:
         run, name, arms = self._run, type(self.policy).__name__, len(self.labels)
         if run.phase is None:
-            return f"<Session: {name}, {arms} arms, finished, {run.recommendation!r} recommended>"
+            best = run.finished[-1].survivors[0]
+            return f"<Session: {name}, {arms} arms, finished, {best!r} recommended>"
         count = sum(count for _, count in run.totals.values())
         return (
             f"<Session: {name}, {arms} arms, {len(run.phase.active)} in play, phase "
@@ -181,7 +181,8 @@ class Session:
     @property
     def recommendation(self) -> Label | None:
         """The arm that is left, or None as long as there are more."""
-        return self._run.recommendation
+        run = self._run
+        return run.finished[-1].survivors[0] if run.phase is None else None
 
     @property
     def released(self) -> tuple[Released, ...]:
@@ -191,7 +192,7 @@ class Session:
     @property
     def batches(self) -> dict[str, Batch]:
         """The recorded batches by name: the phase, and the number of rewards of each arm."""
-        return self._run.batches
+        return dict(self._run.batches)
 
     @property
     def withdrawn(self) -> tuple[Label, ...]:
@@ -219,7 +220,7 @@ class Session:
         return {
             self.labels[arm]: float(deviation) * self.reward_range.width
             for number, phase in enumerate(past, start=1)
-            for arm, deviation in zip(phase.active, noise_deviations(past[:number]), strict=True)
+            for arm, deviation in zip(phase.active, standard_deviations(past[:number]), strict=True)
         }
 
     @property
@@ -239,10 +240,9 @@ class Session:
             If `group` is less than 1, or the noise is neither Laplace nor Gaussian.
         """
         run, group = self._run, _check.whole(group, "group")
+        promised = run.promised(group=group)
         if group == 1:
-            promised = run.promised().after(run.stated, (), ())
-        else:
-            promised = certificate(run.policy, mechanism=run.noise, group=group)
+            promised = promised.after(run.stated, (), ())
         notes = [remark for released in run.finished for remark in released.remarks]
         if run.reward_range != UNIT:
             notes.append(f"rewards lie in {run.reward_range}, and are mapped to {UNIT}")
@@ -274,15 +274,13 @@ class Session:
             If the session is not finished, or its releases determine differences of means only.
         """
         run, confidence = self._run, _check.proportion(confidence, "confidence")
-        expected = getattr(run.policy, "misfit", 0.0) if misfit is None else misfit
-        expected = _check.non_negative(expected, "misfit")
-        if run.recommendation is None:
+        misfit = getattr(run.policy, "misfit", 0.0) if misfit is None else misfit
+        misfit = _check.non_negative(misfit, "misfit")
+        if run.phase is not None:
             raise SessionError("the run is not finished, so no arm is recommended yet")
         last, counts = run.finished[-1], [released.pulls for released in run.finished]
-        place = last.active.index(run.recommendation)
-        widths = half_widths(run.past, counts, run.policy.features, place, confidence, expected)
-        if widths is None:
-            raise SessionError("this run released differences of means, which determine no mean")
+        place = last.active.index(last.survivors[0])
+        widths = half_widths(run.past, counts, run.policy.features, place, confidence, misfit)
         noise, sampling, deviations = (self.reward_range.width * width for width in widths)
         estimate, reach = last.estimates[place], noise + sampling + deviations
         return Interval(estimate - reach, estimate + reach, noise, sampling, deviations, confidence)
@@ -381,16 +379,15 @@ class Session:
         self._step(lambda run: run.with_rewards(parts, batch).advanced())
 
     def _step(self, step: Callable[[Run], Run]) -> None:
+        """Take a step, save it, and only then show it: nobody sees noise that a crash may lose."""
         with self._mutex:
-            self._keep(step(self._run))
-
-    def _keep(self, run: Run) -> None:
-        """Save a run, and only then show it: nobody has seen noise that is lost in a crash."""
-        data = None
-        if self._store:
-            data = self._store.save(run, *self._at)
-        elif os.getpid() != self._process:
-            raise SessionError("a session in memory continues only in the process that began it")
-        # One assignment. If this is interrupted before it, the session holds the bytes of a file
-        # that has been replaced, and the store refuses to save it again.
-        self._at = run, data
+            run, data = step(self._run), None
+            if self._store:
+                data = self._store.save(run, *self._at)
+            elif os.getpid() != self._process:
+                raise SessionError(
+                    "a session in memory continues only in the process that began it"
+                )
+            # One assignment. If this is interrupted before it, the session holds the bytes of a
+            # file that has been replaced, and the store refuses to save it again.
+            self._at = run, data

@@ -7,7 +7,7 @@ of rewards in [0, 1], exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple
@@ -80,7 +80,7 @@ def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
         raise ValueError(f"rewards must lie in {bounds}, and one or more do not")
     # In single precision, an end of the range such as 0.1 is rounded: it still lies in the range.
     values = np.clip(array.astype(np.float64), bounds.low, bounds.high)
-    return _mapped(exact_sum(values), array.size, map(Fraction, bounds))
+    return stated_sum((exact_sum(values), array.size), bounds)
 
 
 def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
@@ -107,20 +107,15 @@ def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
     if count < 1:
         raise ValueError("count must be at least 1")
     for exact in (Fraction, decimal):
-        mapped, number = _mapped(exact(total), int(count), map(exact, bounds))
-        if 0 <= mapped <= number:
-            return mapped, number
+        low, high = map(exact, bounds)
+        if 0 <= (mapped := (exact(total) - int(count) * low) / (high - low)) <= count:
+            return mapped, int(count)
     raise ValueError(f"total must be of count rewards, which lie in {bounds}")
 
 
 def decimal(value: Any) -> Fraction:
     """Return a number exactly, and a double as the shortest decimal that rounds to it."""
     return Fraction(repr(value) if isinstance(value, float) else value)
-
-
-def _mapped(total: Fraction, count: int, bounds: Iterable[Fraction]) -> Sum:
-    low, high = bounds
-    return (total - count * low) / (high - low), count
 
 
 def exact_sum(rewards: FloatArray) -> Fraction:

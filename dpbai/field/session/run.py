@@ -5,18 +5,16 @@ A `Run` is a value, and each step returns the next one; a `dpbai.Session` saves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
 
 from dpbai._check import FloatArray
 from dpbai.certificate import Certificate, certificate, certify
-from dpbai.field.session.noise import NumpyNoise
-from dpbai.field.session.phase import noisy_release, shortened
 from dpbai.field.session.records import (
     Batch,
     Label,
@@ -26,11 +24,11 @@ from dpbai.field.session.records import (
     checked_name,
     named,
 )
+from dpbai.field.session.releases import NumpyNoise, noisy_release, shortened
 from dpbai.field.session.rewards import Range, Sum, checked_range
 from dpbai.noise import Mechanism
 from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage, arms_of
-from dpbai.ranking import Ranking
 
 _NOTHING: Sum = (Fraction(), 0)
 
@@ -39,10 +37,10 @@ _NOTHING: Sum = (Fraction(), 0)
 class Run:
     """The state of a policy on real rewards.
 
-    `stated` is the guarantee that was given when the run began; `promised` computes that of all
-    plans that the policy may make on this machine, once. `phase` is the current plan, None when one
-    arm is left, and `received` the sums and numbers of its rewards, by batch and arm; those without
-    a batch are under the name "". `released_batches` are those of the `finished` phases.
+    `promised` computes the guarantee of all plans that the policy may make on this machine, and
+    `stated` is the one that was given when the run began. `phase` is the current plan, None when
+    one arm is left; `totals` has the rewards of each arm that it pulls, and `sums` the parts of
+    them that came in each of its `batches`.
     """
 
     policy: Policy
@@ -50,13 +48,14 @@ class Run:
     labels: tuple[Label, ...]
     reward_range: Range
     population: str | None
-    promised: Callable[[], Certificate]
+    promised: Callable[..., Certificate]
     stated: Certificate
     withdrawn: tuple[Label, ...] = ()
+    batches: Mapping[str, Batch] = field(default_factory=dict)
     finished: tuple[Released, ...] = ()
-    released_batches: Mapping[str, Batch] = field(default_factory=dict)
     phase: Phase | None = None
-    received: Mapping[str, Mapping[Label, Sum]] = field(default_factory=dict)
+    totals: Mapping[Label, Sum] = field(default_factory=dict)
+    sums: Mapping[str, Mapping[Label, Fraction]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -65,7 +64,7 @@ class Run:
         noise: Mechanism,
         labels: Sequence[Label] | None,
         bounds: Any,
-        population: Any = None,
+        population: Any,
         stated: Certificate | None = None,
     ) -> Self:
         """Return a run before its first phase; ValueError or TypeError if it cannot be one."""
@@ -74,7 +73,7 @@ class Run:
         bounds = checked_range(bounds)
         people = None if population is None else checked_name(population, "population")
         promised = cache(partial(certificate, policy, mechanism=noise))
-        stated = stated or replace(promised(), _changes=())
+        stated = stated or replace(promised(group=1), _changes=())
         return cls(policy, noise, names, bounds, people, promised, stated)
 
     @property
@@ -89,47 +88,27 @@ class Run:
             raise SessionError("the session is finished and takes no more rewards")
         return self.phase
 
-    @cached_property
-    def totals(self) -> dict[Label, Sum]:
-        """The sum and the number of the rewards of each arm that the current phase pulls."""
-        totals = dict.fromkeys(self.names_of(self.plan.pulled), _NOTHING)
-        for part in self.received.values():
-            for arm, more in part.items():
-                totals[arm] = _sum(totals[arm], more)
-        return totals
-
     @property
     def requests(self) -> dict[Label, int]:
         """How many rewards of each arm are missing in the current phase; empty at the end."""
         if self.phase is None:
             return {}
-        rows = zip(self.totals.items(), self.phase.pulls, strict=True)
-        missing = {arm: pulls - count for (arm, (_, count)), pulls in rows if pulls > count}
-        return {arm: pulls for arm, pulls in missing.items() if arm not in self.withdrawn}
+        return {
+            arm: pulls - count
+            for (arm, (_, count)), pulls in zip(self.totals.items(), self.phase.pulls, strict=True)
+            if count < pulls and arm not in self.withdrawn
+        }
 
-    @property
-    def batches(self) -> dict[str, Batch]:
-        """The recorded batches by name."""
-        batches = dict(self.released_batches)
-        for name, part in self.received.items():
-            if name:
-                counts = {arm: count for arm, (_, count) in part.items()}
-                batches[name] = Batch(self.plan.index, counts)
-        return batches
-
-    @property
-    def recommendation(self) -> Label | None:
-        """The arm that is left, or None as long as there are more."""
-        return None if self.phase else self.finished[-1].survivors[0]
-
-    def with_rewards(self, given: Sequence[tuple[Any, Sum]], batch: Label | None) -> Self:
+    def with_rewards(self, given: Iterable[tuple[Any, Sum]], batch: Label | None) -> Self:
         """Return the run with more rewards."""
-        totals, name = dict(self.totals), "" if batch is None else checked_name(batch, "batch")
-        if name and (name in self.received or name in self.released_batches):
-            phase = self.batches[name].phase
-            raise SessionError(f"batch {name!r} was recorded already, in phase {phase}")
-        pulls = dict(zip(totals, self.plan.pulls, strict=True))
-        part = dict(self.received.get(name, {}))
+        plan, totals = self.plan, dict(self.totals)
+        name = "" if batch is None else checked_name(batch, "batch")
+        if name in self.batches:
+            raise SessionError(
+                f"batch {name!r} was recorded already, in phase {self.batches[name].phase}"
+            )
+        pulls = dict(zip(totals, plan.pulls, strict=True))
+        part: dict[Label, Sum] = {}
         for label, more in given:
             # An unknown label is not quoted: it may be a reward in the wrong place.
             if (arm := named(label)) is None or arm not in totals or arm in self.withdrawn:
@@ -141,28 +120,43 @@ class Run:
                 raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {more[1]}")
             totals[arm] = _sum(totals[arm], more)
             part[arm] = _sum(part.get(arm, _NOTHING), more)
-        run = replace(self, received={**self.received, name: part})
-        vars(run)["totals"] = totals  # which takes longer to add up over many batches
-        return run
+        run = replace(self, totals=totals)
+        if not name:
+            return run
+        recorded = Batch(plan.index, {arm: count for arm, (_, count) in part.items()})
+        sums = {arm: total for arm, (total, _) in part.items()}
+        return replace(
+            run, batches={**self.batches, name: recorded}, sums={**self.sums, name: sums}
+        )
+
+    def rest(self, batches: Iterable[str]) -> dict[Label, Sum]:
+        """Return the totals without the rewards of some batches of the current phase."""
+        rest = dict(self.totals)
+        for name in batches:
+            for arm, part in self.sums[name].items():
+                total, count = rest[arm]
+                rest[arm] = total - part, count - self.batches[name].counts[arm]
+        return rest
 
     def without(self, batch: Label) -> Self:
         """Return the run without the rewards of a batch of the current phase."""
-        name, received = checked_name(batch, "batch"), dict(self.received)
-        if before := self.released_batches.get(name):
-            raise SessionError(
-                f"batch {name!r} is in phase {before.phase}, which has been released"
-            )
-        if received.pop(name, None) is None:
+        name = checked_name(batch, "batch")
+        if name not in self.batches:
             names = ", ".join(map(repr, self.batches)) or "none"
             raise SessionError(f"there is no batch of this name; there is: {names}")
-        return replace(self, received=received)
+        if name not in self.sums:
+            raise SessionError(
+                f"batch {name!r} is in phase {self.batches[name].phase}, which has been released"
+            )
+        batches, sums = dict(self.batches), dict(self.sums)
+        del batches[name], sums[name]
+        return replace(self, totals=self.rest([name]), batches=batches, sums=sums)
 
     def withdrawing(self, label: Label) -> Self:
         """Return the run without requests for an arm."""
         name, plan = named(label), self.plan
         active, pulled = (
-            {self.labels[arm] for arm in arms} - set(self.withdrawn)
-            for arms in (plan.active, plan.pulled)
+            set(self.names_of(arms)) - set(self.withdrawn) for arms in (plan.active, plan.pulled)
         )
         if name is None or name not in active | pulled:
             raise SessionError("only an arm in play, or one that is pulled, can be withdrawn")
@@ -174,7 +168,7 @@ class Run:
         """Release the current phase if it is complete, and begin the next, as often as possible."""
         run = self
         while run.phase is not None and not run.requests:
-            run = run._released(run.phase).next()
+            run = run._released(run.phase)
         return run
 
     def ended(self) -> Self:
@@ -187,7 +181,7 @@ class Run:
                     "can give none"
                 )
             pulls.append(count if arm in missing else planned)
-        return self._released(shortened(plan, pulls)).next().advanced()
+        return self._released(shortened(plan, pulls)).advanced()
 
     def next(self, plan: Phase | None = None) -> Self:
         """Return the run in its next phase, with a saved plan or the policy's.
@@ -196,23 +190,23 @@ class Run:
         """
         active = self.finished[-1].survivors if self.finished else self.labels
         if self.finished and len(active) == 1 and plan is None:
-            return replace(self, phase=None, received={})
+            return replace(self, phase=None, totals={}, sums={})
         arm_of = {label: arm for arm, label in enumerate(self.labels)}
         stage = Stage(self.policy, tuple(arm_of[label] for label in active), self.past)
-        if plan is None:
-            plan = stage.phase
-            if plan.decoder_matrix is not None:  # in the order of a file, so that sums round alike
-                plan = replace(plan, decoder_matrix=np.ascontiguousarray(plan.decoder_matrix))
-        else:
+        if plan is not None:
             plan = stage.fitting(plan)
+        elif (plan := stage.phase).decoder_matrix is not None:
+            # In the order of a file, so that sums round alike.
+            plan = replace(plan, decoder_matrix=np.ascontiguousarray(plan.decoder_matrix))
         if not self.stated.covers(certify([plan], mechanism=self.noise)):
             raise SessionError(
                 f"the plan of phase {plan.index} loses more than any plan that the guarantee was "
                 "computed from; a policy must plan the same phase for the same active set each time"
             )
-        return replace(self, phase=plan, received={})
+        totals = dict.fromkeys(self.names_of(plan.pulled), _NOTHING)
+        return replace(self, phase=plan, totals=totals, sums={})
 
-    def names_of(self, arms: Sequence[int]) -> tuple[Label, ...]:
+    def names_of(self, arms: Iterable[int]) -> tuple[Label, ...]:
         """Return the labels of arms."""
         return tuple(self.labels[arm] for arm in arms)
 
@@ -249,8 +243,7 @@ class Run:
             survivors=self.names_of(self._survivors(plan, statistics)),
             plan=plan,
         )
-        finished = (*self.finished, released)
-        return replace(self, finished=finished, released_batches=self.batches)
+        return replace(self, finished=(*self.finished, released)).next()
 
     def _survivors(self, plan: Phase, statistics: FloatArray) -> list[int]:
         """Return the surviving arms, increasing: one that was withdrawn only if all others are.
@@ -265,9 +258,10 @@ class Run:
         kept: list[int] = []
         for places in (np.flatnonzero(~out), np.flatnonzero(out)):
             if keep := min(plan.keep - len(kept), len(places)):
-                ranking = Ranking(plan.decoder[places], plan.reach, keep)
-                kept += places[ranking.survivors(statistics, chance)[:, 0]].tolist()
-        return [plan.active[place] for place in sorted(kept)]
+                arms, decoder = np.array(plan.active)[places].tolist(), plan.decoder[places]
+                some = replace(plan, active=tuple(arms), keep=keep, decoder_matrix=decoder)
+                kept += some.survivors(statistics, chance)[0].tolist()
+        return sorted(kept)
 
 
 def _sum(one: Sum, other: Sum) -> Sum:

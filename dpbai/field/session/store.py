@@ -26,7 +26,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -34,8 +35,8 @@ from dpbai import _check
 from dpbai._describe import class_name, plain, restored
 from dpbai.beyond import DPDesign, DPHalving, Holdout
 from dpbai.certificate import Certificate
-from dpbai.field.session.noise import NumpyNoise, OpenDPNoise
 from dpbai.field.session.records import Batch, Released, SessionConflictError, SessionError
+from dpbai.field.session.releases import NumpyNoise, OpenDPNoise
 from dpbai.field.session.run import Run
 from dpbai.noise import LAWS, Mechanism
 from dpbai.phase import Phase, Policy
@@ -77,17 +78,17 @@ class Store:
         """Return the run, and the bytes of the document; FileNotFoundError if there is no file."""
         if not self.path.exists():
             raise FileNotFoundError(f"{self.path} does not exist")
+        count = 0
+        # Read first: while the file is read, another process may release a phase.
+        with suppress(OSError), _opened(self._lock, os.O_RDONLY, "rb") as lock:
+            count = self._released(lock)
         data = self.path.read_bytes()
         content = self._decoded(data)
         try:
             run = run_in(content, policy, noise)
         except _UNFIT as error:
             raise SessionError(f"{self.path} is refused: {error}") from error
-        with (
-            suppress(OSError),
-            os.fdopen(os.open(self._lock, os.O_RDONLY | _NO_LINK), "rb") as lock,
-        ):
-            self._check_newest(run, lock)
+        self._check_newest(run, count)
         return run, data
 
     def save(self, run: Run, before: Run, data: bytes | None) -> bytes:
@@ -106,16 +107,16 @@ class Store:
                 )
             if data is None:
                 lock.truncate(0)  # that of a run whose file was removed
-            else:
-                self._check_newest(before, lock)
-                if self.path.stat().st_nlink > 1:
-                    raise SessionError(
-                        f"{self.path} has a second name (a hard link), through which the same "
-                        "rewards could be released again: remove one of the two"
-                    )
+            count = self._released(lock)
+            self._check_newest(before, count)
+            if data is not None and self.path.stat().st_nlink > 1:
+                raise SessionError(
+                    f"{self.path} has a second name (a hard link), through which the same rewards "
+                    "could be released again: remove one of the two"
+                )
             data = _encoded(content_of(run))
             self._write(data)
-            if len(run.finished) > self._released(lock):  # also after a crash just before this
+            if len(run.finished) > count:  # also after a crash just before this
                 lock.seek(0)
                 lock.write(str(len(run.finished)).encode())
                 lock.flush()
@@ -125,14 +126,14 @@ class Store:
     def _released(self, lock: BinaryIO) -> int:
         """Return how many phases were released; SessionError if that is not in the lock file."""
         lock.seek(0)
-        count = lock.read(_FAR).strip()
-        if count and not count.isdigit():
+        count = lock.read(_FAR).strip() or b"0"
+        if not count.isdigit():
             raise SessionError(f"{self._lock} is no lock file of a session")
-        return int(count or 0)
+        return int(count)
 
-    def _check_newest(self, run: Run, lock: BinaryIO) -> None:
+    def _check_newest(self, run: Run, count: int) -> None:
         """Raise SessionError if more phases were released than those of a run."""
-        if (count := self._released(lock)) > len(run.finished):
+        if count > len(run.finished):
             raise SessionError(
                 f"{self.path} is an older copy: phase {count} has been released since, "
                 f"according to {self._lock.name}, and the same rewards would be released again; "
@@ -142,8 +143,7 @@ class Store:
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         """Hold the lock, which the operating system releases if this process ends."""
-        flags = os.O_RDWR | os.O_CREAT | _NO_LINK
-        with os.fdopen(os.open(self._lock, flags, 0o600), "r+b") as file:
+        with _opened(self._lock, os.O_RDWR | os.O_CREAT, "r+b") as file:
             warning = time.monotonic() + _PATIENCE
             while not _lock_now(file):
                 if time.monotonic() > warning:
@@ -159,8 +159,8 @@ class Store:
         mode = 0o600 & self.path.stat().st_mode if self.path.exists() else 0o600
         self._temporary.unlink(missing_ok=True)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
-            with os.fdopen(os.open(self._temporary, flags, mode), "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with _opened(self._temporary, flags, "wb", mode) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -209,6 +209,11 @@ def _encoded(content: Any) -> bytes:
     return f'{head[:-1]}, "content": {text}}}\n'.encode()
 
 
+def _opened(path: Path, flags: int, kind: str, mode: int = 0o600) -> BinaryIO:
+    """Open a file that is no symbolic link."""
+    return cast(BinaryIO, os.fdopen(os.open(path, flags | _NO_LINK, mode), kind))
+
+
 def _lock_now(file: BinaryIO) -> bool:
     """Lock a file if no other process has, and return whether that was possible."""
     try:
@@ -228,15 +233,13 @@ def content_of(run: Run) -> Any:
     """Return the content of a document."""
     current = None
     if run.phase is not None:
-        totals, parts = run.totals.values(), run.received.items()
         current = {
             "plan": _values(run.phase),
-            "counts": [count for _, count in totals],
-            "sums": [str(total) for total, _ in totals],
+            "counts": [count for _, count in run.totals.values()],
+            "sums": [str(total) for total, _ in run.totals.values()],
             "batches": {
-                name: [[arm, str(total)] for arm, (total, _) in part.items()]
-                for name, part in parts
-                if name
+                name: [[arm, str(total)] for arm, total in part.items()]
+                for name, part in run.sums.items()
             },
         }
     return {
@@ -270,48 +273,51 @@ def run_in(content: Any, policy: Policy | None, noise: Mechanism | None) -> Run:
             (released.active, released.pulled) == names
             and released.phase == run.plan.index
             and len(released.statistic) == run.plan.coordinates
-            and len(set(released.survivors) & set(released.active)) == run.plan.keep
             and len(released.survivors) == run.plan.keep
+            and set(released.survivors) <= set(released.active)
             and all(0 <= n <= m for n, m in zip(released.pulls, run.plan.pulls, strict=True))
         ):
             raise ValueError(f"what phase {run.plan.index} released does not fit its plan")
         run = replace(run, finished=(*run.finished, released))
+    if not set(content["withdrawn"]) <= set(labels):
+        raise ValueError("an arm that was withdrawn is none of its arms")
     batches = {
         name: Batch(phase, dict(counts)) for name, (phase, counts) in content["batches"].items()
     }
-    if not set(content["withdrawn"]) <= set(labels):
-        raise ValueError("an arm that was withdrawn is none of its arms")
-    run = replace(run, withdrawn=tuple(content["withdrawn"]))
+    run = replace(run, withdrawn=tuple(content["withdrawn"]), batches=batches)
     if (current := content["current"]) is not None:
-        return _received(run.next(_plan(current["plan"])), current, batches)
+        return _received(run.next(_plan(current["plan"])), current)
     if len(run.finished[-1].survivors) > 1:
         raise ValueError("the current phase is missing")
-    return replace(run.next(), released_batches=batches)
+    return run.next()
 
 
-def _received(run: Run, current: Any, batches: Mapping[str, Batch]) -> Run:
+def _received(run: Run, current: Any) -> Run:
     """Return the run with the sums of its current phase; ValueError if they do not fit its plan."""
-    here = {name for name, batch in batches.items() if batch.phase == run.plan.index}
+    plan = run.plan
     try:
-        received = {
-            name: {arm: (Fraction(total), batches[name].counts[arm]) for arm, total in part}
+        rows = zip(run.totals, current["sums"], current["counts"], strict=True)
+        totals = {arm: (Fraction(total), count) for arm, total, count in rows}
+        sums = {
+            name: {arm: Fraction(total) for arm, total in part}
             for name, part in current["batches"].items()
         }
-        fit = received.keys() == here - {""}
-        named, rest = replace(run, received=received).totals, {}
-        rows = zip(named, current["sums"], current["counts"], run.plan.pulls, strict=True)
-        for arm, total, count, pulls in rows:
-            fit = fit and count <= pulls
-            rest[arm] = (Fraction(total) - named[arm][0], count - named[arm][1])
-        received[""] = rest  # without a batch
-        sums = [pair for part in received.values() for pair in part.values()]
-        fit = fit and all(0 <= total <= count for total, count in sums)
+        run = replace(run, totals=totals, sums=sums)
+        here = {n: batch.counts for n, batch in run.batches.items() if batch.phase == plan.index}
+        pairs = [*run.rest(sums).values()]  # without a batch
+        for name, part in sums.items():
+            pairs += [(total, here[name][arm]) for arm, total in part.items()]
+        fit = (
+            sums.keys() == here.keys()
+            and all([*part] == [*here[name]] for name, part in sums.items())
+            and all(0 <= total <= count for total, count in pairs)
+            and all(n <= m for (_, n), m in zip(totals.values(), plan.pulls, strict=True))
+        )
     except _UNFIT:  # which may quote a sum
         fit = False
     if not fit:
         raise ValueError("its sums and counts do not fit its plan")
-    earlier = {name: batch for name, batch in batches.items() if name not in here}
-    return replace(run, received=received, released_batches=earlier)
+    return run
 
 
 def _noise_of(name: str, given: Mechanism | None) -> Mechanism:
@@ -330,8 +336,7 @@ def _policy_of(made_for: Mapping[str, Any], given: Policy | None) -> Policy:
         if made_for["class"] not in _POLICIES:
             raise ValueError("its policy is none of this library: pass that policy")
         parameters = restored(made_for)
-        features = np.array(parameters.pop("features"), dtype=np.float64)
-        given = _POLICIES[parameters.pop("class")](features, **parameters)
+        given = _POLICIES[parameters.pop("class")](**parameters)
     own = _described(given)
     differing = [key for key in {**made_for, **own} if made_for.get(key) != own.get(key)]
     if differing:

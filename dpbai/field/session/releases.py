@@ -1,4 +1,4 @@
-"""Noise for a real release, and its privacy loss in floating point.
+"""The release of a phase on real rewards: its noise, its privacy loss in doubles, fewer rewards.
 
 Laplace noise computed in floating point reaches only some of the doubles, and which ones depends on
 the number that it is added to. So the low bits of a released number can rule out a neighbouring
@@ -10,6 +10,11 @@ A sum of doubles depends on their order, and can move by more than one reward do
 Shoemate, Vadhan and Wagaman, "Widespread underestimation of sensitivity in differentially private
 libraries", CCS 2022). So sums are exact here, the statistic is rounded once, and certificates count
 that rounding.
+
+One reward of n moves the mean of an arm by 1/n, so with fewer rewards by more. The noise is widened
+in proportion to the largest such move, so that the loss of the phase stays the same. What is
+released and how it is decoded stay too: estimates are unbiased, and less precise. All of this
+depends on the number of rewards only.
 """
 
 from __future__ import annotations
@@ -17,15 +22,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpbai import _check
 from dpbai._check import Seed
+from dpbai.certificate import certify
+from dpbai.field.session.records import Release
+from dpbai.field.session.rewards import array_sum
 from dpbai.noise import Gaussian, Laplace, Mechanism, Noise, NoNoise, Shift
+from dpbai.phase import Phase, declared
 
 _EPS = 2.0**-52
+_OF_NO_SESSION = 0  # sessions count their phases from 1
+_ROUNDING = 2.0**-48  # of the factor, upwards
 
 
 class ReleaseWarning(UserWarning):
@@ -45,18 +59,15 @@ class NumpyNoise:
     name = "NumPy"
 
     def __init__(self, seed: Seed | None = None) -> None:
-        self._fixed = seed is not None
         self._seed = np.random.SeedSequence() if seed is None else _check.seed_sequence(seed)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Why this noise is not fit for a real release."""
-        attack = (
+        self.remarks: tuple[str, ...] = (
             "NumPy noise is for simulation: its low bits can reveal what it hides "
-            "(Mironov, 2012); use OpenDPNoise for a real release"
+            "(Mironov, 2012); use OpenDPNoise for a real release",
         )
-        seeded = "the noise comes from a fixed seed: anyone who knows the seed can subtract it"
-        return (attack, seeded) if self._fixed else (attack,)
+        if seed is not None:
+            self.remarks += (
+                "the noise comes from a fixed seed: anyone who knows the seed can subtract it",
+            )
 
     def generator(self, phase: int, *use: int) -> np.random.Generator:
         """Return the generator of the noise of phase number `phase`, or of another use there."""
@@ -125,6 +136,85 @@ class OpenDPNoise:
         except dp.OpenDPException:  # its exponents overflow; this is the bound that it tightens
             rho = float(measurement.map(length))
             return (rho + 2 * math.sqrt(-rho * math.log(delta))) * (1 + 4 * _EPS)
+
+
+def release(
+    phase: Phase, rewards: Sequence[ArrayLike], *, noise: Mechanism | None = None
+) -> Release:
+    """Release the statistic of a phase outside a session.
+
+    Parameters
+    ----------
+    phase : Phase
+        The plan, for instance a `dpbai.beyond.linearity.holdout`.
+    rewards : sequence of array_like
+        For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
+    noise : Mechanism, optional
+        What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
+        other noise here, but with a seed the same at each call: release only once with it.
+
+    Returns
+    -------
+    Release
+        Call this once: each further call on the same rewards is a further release of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rewards are not such numbers; they are not quoted.
+    """
+    phase = declared(_check.kind(phase, "phase", Phase))
+    source = chosen(noise)
+    given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
+    if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
+        raise ValueError(
+            f"rewards must be as many as the phase's pulls, {tuple(phase.pulls)}, got {counts}"
+        )
+    return noisy_release(phase, [total for total, _ in given], source, _OF_NO_SESSION)
+
+
+def noisy_release(
+    phase: Phase, sums: Sequence[Fraction], source: Mechanism, number: int
+) -> Release:
+    """Release exact sums of rewards, with noise for phase `number` of a run."""
+    account = certify([phase], mechanism=source)
+    return Release(
+        statistic=source.add(phase.noise, exact_statistic(phase, sums), phase=number),
+        epsilon=account.epsilon,
+        delta=account.delta,
+        remarks=account.notes,
+    )
+
+
+def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]:
+    """Return `phase.release @ means` of exact sums of rewards, rounded once, shape (q,)."""
+    means = [total / pulls for total, pulls in zip(sums, phase.pulls, strict=True)]
+    if phase.release_matrix is None:
+        return tuple(float(mean) for mean in means)
+    return tuple(
+        float(sum(Fraction(entry) * mean for entry, mean in zip(row, means, strict=True)))
+        for row in phase.release_matrix.tolist()
+    )
+
+
+def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
+    """Return the plan with fewer pulls, none of them 0, and with a loss that is no larger.
+
+    TypeError if the noise is none of this library; ValueError if `pulls` are more than planned.
+    """
+    fewer, noise = replace(phase, pulls=tuple(pulls)), phase.noise
+    if any(few > planned for few, planned in zip(fewer.pulls, phase.pulls, strict=True)):
+        raise ValueError("pulls must be at most those that were planned")
+    if fewer.pulls == phase.pulls or isinstance(noise, NoNoise):
+        return fewer
+    if not isinstance(noise, Laplace | Gaussian):
+        raise TypeError(f"a phase with {type(noise).__name__} noise cannot be ended early")
+    length = math.fsum if isinstance(noise, Laplace) else lambda shift: math.hypot(*shift)
+    before, after = (max(length(shift.tolist()) for shift in p.shifts()) for p in (phase, fewer))
+    factor = after / before * (1 + _ROUNDING) if before else 1.0
+    if isinstance(noise, Laplace):
+        return replace(fewer, noise=replace(noise, scale=noise.scale * factor))
+    return replace(fewer, noise=replace(noise, sigma=noise.sigma * factor))
 
 
 def chosen(noise: Mechanism | None) -> Mechanism:
