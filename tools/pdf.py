@@ -34,7 +34,7 @@ h1, h2, h3, h4 { line-height: normal !important; }
 h1 { font-size: 1.6rem; }
 h2 { font-size: 1.35rem; }
 .bd-article > section > h1 { break-before: page; }
-h1, h2, h3, h4, .admonition-title, dt { break-after: avoid; }
+h1, h2, h3, h4, .rubric, .admonition-title, dt, thead { break-after: avoid; }
 figure, img, tr, .cell_input, div.math, mjx-container[display="true"], .explorer, .sd-row {
   break-inside: avoid;
 }
