@@ -18,12 +18,8 @@ def in_any_order(
     A call that failed, or whose worker died, is run again in this process after the others, with
     the same arguments and a `RuntimeWarning`. An exception of this second run is raised.
 
-    Parameters
-    ----------
-    calls : sequence of callable
-        Without arguments; an executor of processes must be able to pickle them.
-    executor : concurrent.futures.Executor or None
-        None runs the calls here, in order.
+    Without an executor, the calls are run here, in order. One of processes must be able to pickle
+    them.
     """
     failed: dict[int, BaseException] = {}
     futures: dict[Future[Result], int] = {}

@@ -22,8 +22,6 @@ from dpbai.noise import LAWS, Mechanism, Noise, Shift
 from dpbai.phase import Phase, Policy, declared
 from dpbai.plans import covering
 
-__all__ = ["NEIGHBOURS", "Certificate", "Mechanism", "certificate", "certify"]
-
 NEIGHBOURS = ("reward", "time step", "pull index")
 _LINE = 80  # characters
 _ROUNDING = 1e-9  # a relative difference below it is rounding

@@ -104,7 +104,7 @@ class Instance:
         elif means is None:
             raise ValueError("theta must be given unless rewards lists a law for each arm")
         else:
-            laws = tuple(self._law(arm, mean) for arm, mean in enumerate(means.tolist()))
+            laws = tuple(map(self._law, range(arms), means.tolist()))
         for arm, law in enumerate(laws):
             _check.kind(law, f"rewards of arm {arm}", RewardLaw)
             low, high = law.support

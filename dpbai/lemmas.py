@@ -130,22 +130,20 @@ class Elimination:
 
 def eliminations(schedule: Schedule, *, rank: int) -> tuple[Elimination, ...]:
     """Return how each phase can drop the best arm, for features that span `rank` dimensions."""
-    _check.kind(schedule, "schedule", Schedule)
+    sizes, target = _check.kind(schedule, "schedule", Schedule).sizes, schedule.g[0]
     rank = _check.whole(rank, "rank")
-    return tuple(_elimination(schedule, phase, rank) for phase in range(1, schedule.M + 1))
-
-
-def _elimination(schedule: Schedule, phase: int, rank: int) -> Elimination:
-    size, keep, after = (*schedule.sizes, 1)[phase - 1 : phase + 2]
-    target = schedule.g[0]
-    divisor = min(rank**2, size)
-    if phase > schedule.M1 or size == target:
-        index, reason = after + 1, "Lemma G.4"
-    elif target == 1:
-        index, reason = 2, "union bound"
-    elif keep >= target - 1:
-        index, reason = target, "Lemma G.3"
-    else:
-        index = min(max(2, ceil_div(divisor, FINITE_CONSTANT // LEMMA_CONSTANT)), keep + 1)
-        reason = "regrouped"
-    return Elimination(phase, size, keep, index, divisor, reason)
+    steps = zip(sizes[:-1], sizes[1:], (*sizes[2:], 1), strict=True)
+    found = []
+    for phase, (size, keep, after) in enumerate(steps, start=1):
+        divisor = min(rank**2, size)
+        if phase > schedule.M1 or size == target:
+            index, reason = after + 1, "Lemma G.4"
+        elif target == 1:
+            index, reason = 2, "union bound"
+        elif keep >= target - 1:
+            index, reason = target, "Lemma G.3"
+        else:
+            index = min(max(2, ceil_div(divisor, FINITE_CONSTANT // LEMMA_CONSTANT)), keep + 1)
+            reason = "regrouped"
+        found.append(Elimination(phase, size, keep, index, divisor, reason))
+    return tuple(found)

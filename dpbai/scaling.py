@@ -67,12 +67,12 @@ class Span:
         ways = balancings(vectors)
         if ways[0][0] is vectors:
             # Scaling rows does not change their span, but their rounding errors.
-            return np.asarray(vectors @ axes_of(unit_rows(vectors), self.rank).T)
+            return np.asarray(vectors @ pivots(unit_rows(vectors), self.rank)[1].T)
         # Rows are combinations of some of them, and a triangular factor of these has their lengths
         # and angles. Of all balancings, the one with the least error of the combinations is taken.
         found = []
         for scaled, rows, columns in ways:
-            indices = pivots(unit_rows(scaled), self.rank)
+            indices, _ = pivots(unit_rows(scaled), self.rank)
             parts = linalg.lstsq(scaled[indices].T, scaled.T)[0].T
             residuals = _times_powers(parts @ scaled[indices] - scaled, rows[:, None] + columns)
             largest = np.abs(vectors).max(axis=0)
@@ -102,7 +102,7 @@ class Span:
         for scaled, rows, _ in balancings(vectors):
             units = _divided(scaled, np.abs(scaled).max(axis=0))
             with np.errstate(all="ignore"):  # a lost direction shows in the error below
-                indices = pivots(units, self.rank)
+                indices, _ = pivots(units, self.rank)
             if rows.any():
                 indices = swap_search(units, indices, rows)
             coordinates = coordinates_in(units, indices, rows)
@@ -131,7 +131,7 @@ class Span:
         if not self.rank:
             return self._in_basis
         axes, _ = np.linalg.qr(self.coordinates)
-        basis = swap_search(axes, pivots(axes, self.rank))
+        basis = swap_search(axes, pivots(axes, self.rank)[0])
         return basis, coordinates_in(axes, basis)
 
 
@@ -219,20 +219,12 @@ def _visible_rank(scaled: FloatArray) -> int:
     return int(np.count_nonzero(singular > singular[0] * max(units.shape) * _EPSILON))
 
 
-def pivots(vectors: FloatArray, dimension: int) -> IntArray:
-    """Return rows that form a basis: the longest, the one farthest from its span, and so on."""
-    return _farthest(vectors, dimension)[0]
+def pivots(vectors: FloatArray, dimension: int) -> tuple[IntArray, FloatArray]:
+    """Return rows that form a basis: the longest, the one farthest from its span, and so on.
 
-
-def axes_of(vectors: FloatArray, dimension: int) -> FloatArray:
-    """Return an orthonormal basis of the span of the rows, shape (dimension, d).
-
-    It is that of Gram and Schmidt on the rows of `pivots`, the same on all machines.
+    Beside their indices it returns the orthonormal basis of Gram and Schmidt on these rows, shape
+    (dimension, d), which is the same on all machines.
     """
-    return _farthest(vectors, dimension)[1]
-
-
-def _farthest(vectors: FloatArray, dimension: int) -> tuple[IntArray, FloatArray]:
     left, axes = vectors, np.empty((0, vectors.shape[1]))
     indices = np.empty(dimension, dtype=np.int64)
     for number in range(dimension):

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy import special  # scipy.stats has the intervals, but is slow to import
@@ -34,6 +34,8 @@ _ROUNDING = 1e-12  # of a gap that equals a tolerance
 _PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "exact"]
+Group = tuple[Stage, FloatArray]
+"""A stage, and what its trials have released so far, shape (trials, coordinates or 0)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,32 +183,23 @@ def simulate(
     )
 
 
-class _Group(NamedTuple):
-    """Trials that share a plan, at the stage of those with the most pulls."""
-
-    stage: Stage
-    released: FloatArray  # of shape (trials, coordinates so far), or (trials, 0)
-
-
 @one_thread
 def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> Simulation:
     rng = _check.generator(seed)
-    # The trials that reached each plan, in parts: stage and releases.
     first = Stage.first(policy)
-    reached: dict[object, list[tuple[Stage, FloatArray]]]
-    reached = {first.key: [(first, np.empty((trials, 0)))]}
+    reached: dict[object, list[Group]] = {first.key: [(first, np.empty((trials, 0)))]}
     recommended = np.zeros(instance.arms, dtype=np.int64)
     pulls, epsilon, delta = 0, 0.0, 0.0
     previous: tuple[Noise, tuple[int, ...]] | None = None
     while reached:
-        groups = []
-        for parts in reached.values():
+        groups: list[Group] = []
+        for parts in reached.values():  # which share a plan
             stage = max((stage for stage, _ in parts), key=lambda stage: stage.spent)
             pulls = max(pulls, stage.spent)
             if len(stage.active) == 1:
                 recommended[stage.active[0]] += sum(len(released) for _, released in parts)
                 continue
-            groups.append(_Group(stage, np.concatenate([released for _, released in parts])))
+            groups.append((stage, np.concatenate([released for _, released in parts])))
             phase = stage.phase
             if phase.release_matrix is not None or previous != (phase.noise, phase.pulls):
                 previous = phase.noise, phase.pulls  # most plans of a phase have the same loss
@@ -214,22 +207,21 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
                 delta = max(delta, phase.delta)
         reached = {}
         for batch in _batches(groups):
-            for group, active, released in _run(batch, instance, rng, remembers(policy)):
-                stage = group.stage.then(active)
+            for stage, released in _run(batch, instance, rng):
                 reached.setdefault(stage.key, []).append((stage, released))
     return Simulation(recommended, instance.gaps, pulls, epsilon, delta)
 
 
-def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
+def _batches(groups: list[Group]) -> Iterator[list[Group]]:
     """Split groups, and the trials of one group, into batches of bounded size."""
-    batch: list[_Group] = []
+    batch: list[Group] = []
     room = _BLOCK_ENTRIES
-    for group in groups:
-        phase, released = group.stage.phase, group.released
+    for stage, released in groups:
+        phase = stage.phase
         width = max(1, len(phase.active), len(phase.pulled), phase.remembered)
         while len(released):
             part = max(1, room // width)
-            batch.append(group._replace(released=released[:part]))
+            batch.append((stage, released[:part]))
             room -= len(released[:part]) * width
             released = released[part:]
             if room < width:
@@ -239,42 +231,41 @@ def _batches(groups: list[_Group]) -> Iterator[list[_Group]]:
         yield batch
 
 
-def _run(
-    batch: list[_Group], instance: Instance, rng: np.random.Generator, remember: bool
-) -> Iterator[tuple[_Group, tuple[int, ...], FloatArray]]:
-    """Yield each group with each of its surviving sets, and the releases of these trials.
+def _run(batch: list[Group], instance: Instance, rng: np.random.Generator) -> Iterator[Group]:
+    """Execute the phases of groups, and yield the groups that follow.
 
     Groups whose plans differ in the names of arms only are executed as one.
     """
-    plans = [(group.stage.phase, len(group.released)) for group in batch]
-    pairs = zip(batch, _empirical_means(plans, instance, rng), strict=True)
-    for _, alike in groupby(pairs, key=lambda pair: _but_for_names(pair[0].stage.phase)):
-        groups, means = zip(*alike, strict=True)
-        phase, trials = groups[0].stage.phase, [len(group.released) for group in groups]
-        several = len(groups) > 1
+    plans = [(stage.phase, len(released)) for stage, released in batch]
+    means_of = zip(batch, _empirical_means(plans, instance, rng), strict=True)
+    executed = ((stage, released, means) for (stage, released), means in means_of)
+    for _, alike in groupby(executed, key=lambda group: _but_for_names(group[0].phase)):
+        stages, earlier, means = zip(*alike, strict=True)
+        phase, trials, several = stages[0].phase, list(map(len, earlier)), len(stages) > 1
         noise = phase.noise.sample(rng, (sum(trials), phase.coordinates))
         released = phase.statistic(np.concatenate(means) if several else means[0]) + noise
         if phase.remembered:
-            released = np.hstack([groups[0].released, released])
+            released = np.hstack([earlier[0], released])
         if phase.keep == 1 and not several:
             times = phase.survivals(released, rng).tolist()
             for arm, count in zip(phase.active, times, strict=True):
                 if count:
-                    yield groups[0], (arm,), np.empty((count, 0))
+                    yield stages[0].then((arm,)), np.empty((count, 0))
             continue
         survivors = phase.survivors(released, rng)
         if several:  # the same positions in other active sets
-            owners = np.repeat(np.arange(len(groups)), trials)[:, None]
-            active = np.array([group.stage.active for group in groups])
+            owners = np.repeat(np.arange(len(stages)), trials)[:, None]
+            active = np.array([stage.active for stage in stages])
             places = np.searchsorted(phase.active, survivors)
             survivors = np.hstack([owners, active[owners, places]])
+        if not remembers(stages[0].policy):
+            released = released[:, :0]
         order, begins = sorted_rows(survivors)
         starts = np.flatnonzero(begins)
         ends = [*starts[1:].tolist(), len(order)]
         for row, start, end in zip(survivors[order[starts]].tolist(), starts, ends, strict=True):
-            group = groups[row.pop(0)] if several else groups[0]
-            which = order[start:end]
-            yield group, tuple(row), released[which] if remember else np.empty((end - start, 0))
+            stage = stages[row.pop(0) if several else 0]
+            yield stage.then(tuple(row)), released[order[start:end]]
 
 
 def _but_for_names(phase: Phase) -> object:

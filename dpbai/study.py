@@ -16,7 +16,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,19 +112,15 @@ def study(
     _check.kind(policies, "policies", Mapping)
     if not all(map(callable, policies.values())):
         raise TypeError("policies must be makers of policies, by name")
-    if path is not None:
-        _check.path(path, "path")
     budgets = _check.sequence(budgets, "budgets")
     epsilons = _check.sequence(epsilons, "epsilons")
     cells = list(_cells(policies, instance, budgets, epsilons))
     if not cells:
         raise ValueError("policies, budgets and epsilons must not be empty")
     seeds = _check.seed_sequence(seed).spawn(len(cells))
-    file = None
-    if path is not None:
-        root = seeds[0].entropy, seeds[0].spawn_key
-        decisive = cells, instance.features, instance.laws, instance.best, trials, root
-        file = CellFile(path, fingerprint(decisive))
+    root = seeds[0].entropy, seeds[0].spawn_key
+    decisive = cells, instance.features, instance.laws, instance.best, trials, root
+    file = None if path is None else CellFile(path, fingerprint(decisive))
     results = file.read(len(cells), instance.arms, trials) if file else {}
     missing = [number for number in range(len(cells)) if number not in results]
     calls = [
@@ -193,7 +188,7 @@ class CellFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
-        self.path = Path(path)
+        self.path = _check.path(path, "path")
         head = {"format": _FORMAT, "version": _VERSION, "fingerprint": fingerprint}
         self._head = json.dumps(head) + "\n"
         if not self.path.exists() or not self.path.stat().st_size:

@@ -29,14 +29,6 @@ from dpbai.policies import DPBAI, DPBAIGauss
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule, ceil_div, dp_bai_collections, pulls_max_det
 
-__all__ = [
-    "ExplicitBound",
-    "Step",
-    "explicit_upper_bound",
-    "gauss_upper_bound",
-    "theorem_bound",
-]
-
 THEOREM_CONSTANT = 65
 _ROUNDING = 1e-12
 
@@ -126,7 +118,8 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     """
     hard = checked_hardness(policy, instance)
     schedule = policy.schedule
-    phases = eliminations(schedule, rank=rank(policy.features))
+    dimension = rank(policy.features)
+    phases = eliminations(schedule, rank=dimension)
     first = policy.phase(1, range(instance.arms))
     sigma, arm = None, partial(suboptimal_arm, epsilon=policy.epsilon)
     if isinstance(policy, DPBAIGauss):
@@ -143,7 +136,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     least = 1 if sum(2 * phase.factor for phase in phases) <= allowed else math.inf
     steps.append(Step("prefactor", least))
     for phase in phases:
-        plans = _plans(phase, first, instance, hard.gap(phase.index), rank(policy.features))
+        plans = _plans(phase, first, instance, hard.gap(phase.index), dimension)
         # It needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det set.
         least = max((_reaches(schedule, m**2, 2) for m, _ in plans if m < phase.size), default=1)
         steps.append(Step(f"ceil(x - 1) >= ceil(x)/2 in phase {phase.phase}", least))
@@ -197,6 +190,7 @@ def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> 
 
 
 def checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
+    """Return the hardness of an instance, if the paper bounds the error of the policy on it."""
     if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may have other noise
         raise TypeError(
             "policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, got "

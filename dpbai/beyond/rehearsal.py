@@ -22,7 +22,7 @@ from dpbai.beyond.contrast import combinations
 from dpbai.beyond.private import information
 from dpbai.g_optimal import whitening
 from dpbai.ranking import ROUNDING, sorted_rows
-from dpbai.scaling import axes_of
+from dpbai.scaling import pivots
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
 _FEW_RUNS, _MOST_RUNS = 1024, 4096
@@ -122,7 +122,7 @@ class Rehearsal:
         self.pulls = pulls[pulls > 0].astype(np.float64)
         white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, noise_ratio))
         # Axes of some of the arms, so that the made-up numbers depend on no basis.
-        white = white @ axes_of(white, white.shape[1]).T
+        white = white @ pivots(white, white.shape[1])[1].T
         self.pulled = white[pulls > 0]
         self.considered = np.arange(len(white))
         if len(white) > _ARMS:

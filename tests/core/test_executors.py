@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -296,7 +297,7 @@ def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
     # The other sees no file yet when it asks, and finds a head that is not its own.
     before = path.read_text()
     with monkeypatch.context() as late:
-        late.setattr(STUDY.Path, "exists", lambda _: False)
+        late.setattr(Path, "exists", lambda _: False)
         with pytest.raises(ValueError, match="path must be a new file or one that this very"):
             grid(path=path, seed=4)
     assert path.read_text().startswith(before)
@@ -306,13 +307,13 @@ def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
 def test_a_cell_is_appended_by_one_write(tmp_path, monkeypatch):
     """So that lines of two processes do not mix: each opens the file to append, without buffer."""
     written = []
-    opened = STUDY.Path.open
+    opened = Path.open
 
     def spy(path, mode="r", buffering=-1, **options):
         if "a" in mode:
             written.append(buffering)
         return opened(path, mode, buffering, **options)
 
-    monkeypatch.setattr(STUDY.Path, "open", spy)
+    monkeypatch.setattr(Path, "open", spy)
     grid(path=tmp_path / "cells.jsonl")
     assert written == [0] * (CELLS + 1)
