@@ -29,6 +29,14 @@ from dpbai.policies import DPBAI, DPBAIGauss
 from dpbai.scaling import rank
 from dpbai.schedule import Schedule, ceil_div, dp_bai_collections, pulls_max_det
 
+__all__ = [
+    "ExplicitBound",
+    "Step",
+    "explicit_upper_bound",
+    "gauss_upper_bound",
+    "theorem_bound",
+]
+
 THEOREM_CONSTANT = 65
 _ROUNDING = 1e-12
 

@@ -21,6 +21,7 @@ import dpbai
 from dpbai import audits, beyond, lemmas, lower, noise, scaling, schedule, tails, upper
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
+from dpbai.certificate import certify
 from dpbai.hardness import regime
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -60,11 +61,11 @@ CALLS = {
     ),
     "synthetic": (dpbai.synthetic, {"omega": np.zeros(27), "seed": 0}),
     "two_armed": (dpbai.two_armed, {"x": 1.0, "y": 2.0, "gap": 0.1, "means": "printed"}),
-    "hard_instances": (dpbai.hard_instances, {"arms": 4, "gamma1": 1e-4}),
+    "hard_instances": (dpbai.instance.hard_instances, {"arms": 4, "gamma1": 1e-4}),
     "Uniform": (dpbai.Uniform, {"mean": 0.4}),
     "Bernoulli": (dpbai.Bernoulli, {"mean": 0.4}),
-    "Beta": (dpbai.Beta, {"mean": 0.4, "concentration": 2.0}),
-    "Empirical": (dpbai.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
+    "Beta": (dpbai.rewards.Beta, {"mean": 0.4, "concentration": 2.0}),
+    "Empirical": (dpbai.rewards.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
     "Laplace": (dpbai.Laplace, {"scale": 1.0}),
     "Gaussian": (dpbai.Gaussian, {"sigma": 1.0}),
     "NumpyNoise": (dpbai.NumpyNoise, {"seed": 0}),
@@ -90,7 +91,7 @@ CALLS = {
         dpbai.certificate,
         {"policy": POLICY, "neighbours": "reward", "group": 1, "reward_bound": 1.0, "limit": 9},
     ),
-    "certify": (dpbai.certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
+    "certify": (certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
     "exact_audit": (dpbai.exact_audit, {"policy": PAIR, "reward_bound": 1.0}),
     "monte_carlo_audit": (
         dpbai.monte_carlo_audit,
@@ -104,14 +105,14 @@ CALLS = {
         {"policy": POLICY, "labels": ["a", "b", "c"]},
     ),
     "gauss_upper_bound": (
-        dpbai.gauss_upper_bound,
+        dpbai.upper.gauss_upper_bound,
         {"policy": dpbai.DPBAIGauss(X, delta=0.1, **PLAN), "instance": INSTANCE},
     ),
     "exact_success": (
         dpbai.exact_success,
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-3},
     ),
-    "pull_audit": (dpbai.pull_audit, {"policy": audits.PullByPull(PAIR), "neighbours": "reward"}),
+    "pull_audit": (audits.pull_audit, {"policy": audits.PullByPull(PAIR), "neighbours": "reward"}),
     "smallest_budget": (
         dpbai.smallest_budget,
         {
@@ -121,7 +122,7 @@ CALLS = {
         },
     ),
     "smallest_epsilon": (
-        dpbai.smallest_epsilon,
+        dpbai.beyond.smallest_epsilon,
         {
             "make_policy": lambda epsilon: dpbai.DPBAI(np.eye(2), budget=90, epsilon=epsilon),
             "instance": dpbai.Instance(np.eye(2), [0.1, 0.5]), "error": 0.2, "largest": 400.0,
@@ -132,7 +133,12 @@ CALLS = {
 }  # fmt: skip
 HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
 SCHEDULE = dpbai.Schedule(arms=5, dimension=2, budget=60)
-LAWS = (dpbai.Uniform(0.4), dpbai.Bernoulli(0.4), dpbai.Beta(0.4), dpbai.Empirical([0.1, 0.2]))
+LAWS = (
+    dpbai.Uniform(0.4),
+    dpbai.Bernoulli(0.4),
+    dpbai.rewards.Beta(0.4),
+    dpbai.rewards.Empirical([0.1, 0.2]),
+)
 RESULT = dpbai.simulate(POLICY, INSTANCE, trials=10)
 with warnings.catch_warnings(action="ignore"):  # this noise is for rehearsals
     SESSION = dpbai.Session(POLICY, noise=dpbai.NumpyNoise(0))
@@ -229,7 +235,7 @@ CALLS |= {
     "schedule.baseline_collections": (schedule.baseline_collections, {"size": 5, "dimension": 2}),
     "schedule.pulls_max_det": (schedule.pulls_max_det, {"rank": 2, "size": 5}),
     "scaling.rank": (scaling.rank, {"vectors": X}),
-    "scaling.span_coordinates": (scaling.span_coordinates, {"vectors": X}),
+    "scaling.Span.of": (scaling.Span.of, {"vectors": X}),
     "noise.gaussian_sigma": (
         noise.gaussian_sigma, {"epsilon": 1.0, "delta": 0.1, "calibration": "analytic"},
     ),
@@ -322,7 +328,10 @@ def complaint(call, arguments, name, value):
         call(**{**arguments, name: value})
     except (ValueError, TypeError) as error:
         return str(error)
-    except (dpbai.SessionError, FileNotFoundError) as error:  # what a path leads to, if anything
+    except (
+        dpbai.SessionError,
+        FileNotFoundError,
+    ) as error:  # what a path leads to, if anything
         return f"path: {error}"
     return None
 
@@ -450,7 +459,7 @@ def test_more_trials_than_any_machine_ends_are_refused_at_once(called):
 
 def test_more_rewards_than_are_drawn_one_by_one_are_refused_at_once():
     with pytest.raises(ValueError, match="rewards must not be Beta for 1 sums of 9007199254740992"):
-        dpbai.Beta(0.5).sums(2**53, 1, np.random.default_rng(0))
+        dpbai.rewards.Beta(0.5).sums(2**53, 1, np.random.default_rng(0))
 
 
 def test_every_public_function_of_the_reference_is_called_here():
