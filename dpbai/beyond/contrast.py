@@ -24,6 +24,7 @@ For given w the best shares are |w_j|; to move there in larger steps, as far as 
 from __future__ import annotations
 
 import numpy as np
+from scipy import optimize
 
 from dpbai._check import FloatArray, IntArray
 
@@ -31,6 +32,14 @@ _POWER = 1.8
 _STEPS = 15, 80  # with all arms, and with those that are left
 _SMALL = 1e-3  # of the largest weight: an arm with less is left out
 _LEAST = 1e-100
+
+
+def shortest(vectors: FloatArray, contrast: FloatArray) -> FloatArray:
+    """Return the w of least ||w||_1 with sum_j w_j a_j = contrast, shape (K,): S is infinite."""
+    both = np.vstack([vectors, -vectors])
+    found = optimize.linprog(np.ones(len(both)), A_eq=both.T, b_eq=contrast).x
+    assert found is not None  # the contrast lies in the span
+    return np.asarray(found[: len(vectors)] - found[len(vectors) :])
 
 
 def combination(factor: FloatArray, own: FloatArray, pair: IntArray, variance: float) -> FloatArray:

@@ -29,7 +29,8 @@ from scipy import linalg
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 from dpbai._threads import one_thread
-from dpbai.beyond.contrast import combination
+from dpbai.beyond.contrast import combination, shortest
+from dpbai.beyond.gaps import only_two
 from dpbai.beyond.private import (
     Division,
     PrivateDesign,
@@ -52,7 +53,7 @@ _MOST_MISFIT, _CAUTION = 0.06, 0.0055
 _MOST_ARMS = 256  # that a first phase pulls equally often
 _WORTH = 0.01  # what pulls of other arms must take off a variance
 _PULLS_TO_AN_ARM = 10
-_LEAST = 1e-100
+_LEAST, _SMALL = 1e-100, 1e-6
 _MOST_PHASES = 64  # a plan decodes what all before it released
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
@@ -145,6 +146,14 @@ class DPDesign:
     their sums can do with one such noise instead of two; it is released if it is more precise. With
     two arms from the start, estimates are then right up to a constant, the same for both.
 
+    *Arms that cannot lead.* Rewards lie in [0, 1], and so do the means. If features span a plane,
+    this may leave two arms that alone can be the best under linear means: so it does on the paper's
+    instance, or if means change along a line with a dose. With `misfit=0`,
+    noise and `phases=None`, the run is then that of two arms: all pulls go into one number that
+    tells them apart, of the rewards of the arms by which it is most precise. It determines no mean:
+    estimates of the two, and of arms on the line through them, are right up to a constant, and
+    those of others lie in between and say nothing. With `phases=1` sums are released.
+
     *Estimates.* Each release is a linear function of the means plus an error of known variance, at
     most n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses
     those of all phases so far.
@@ -225,7 +234,8 @@ class DPDesign:
                 anywhere=self._anywhere,
             )
         )
-        if len(candidates) == 1 or not len(self._division.basis):  # where no pull has information
+        # Where no pull has information, or two arms alone can lead, there is nothing to rehearse.
+        if len(candidates) == 1 or not len(self._division.basis) or self._two is not None:
             return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
         order = by_entries(self._model)
@@ -270,6 +280,8 @@ class DPDesign:
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
+        if self._two is not None:
+            return self._told_apart(active, self._two)
         plans: list[Plan] = [(phase.pulled, phase.pulls, phase.release) for phase in past]
         if past:
             arms = past[1].active if index > 2 else active
@@ -370,15 +382,26 @@ class DPDesign:
         shares[shares < 1 / 2] = 0
         if not shares.any():
             return plan, posterior
-        pulls = whole_pulls(shares, total)[0]
-        chosen = np.flatnonzero(pulls)[np.argsort(arms[pulls > 0])]
-        counts, pulled = pulls[chosen].tolist(), arms[chosen].tolist()
-        release = weights[chosen] / np.abs(weights[chosen] / counts).max()
-        candidate = tuple(pulled), tuple(counts), release[None]
-        concerned = sorted({*active, *pulled})
+        candidate = _one_number(weights, shares, arms, total)
+        concerned = sorted({*active, *candidate[0]})
         other = self._posterior(first, concerned, concerned)
         better = other.variance(candidate, active) < posterior.variance(plan, active) * (1 - _WORTH)
         return (candidate, other) if better else (plan, posterior)
+
+    def _told_apart(self, active: tuple[int, ...], pair: IntArray) -> Phase:
+        """Return the only phase where two arms alone can lead: one number tells them apart."""
+        vectors, first = self._division.vectors, self._distinct[0]
+        contrast = vectors[pair[0]] - vectors[pair[1]]
+        weights = shortest(vectors, contrast)
+        shares = np.abs(weights) * (self.budget / np.abs(weights).sum())
+        pulled, pulls, release = _one_number(weights, shares, first, self.budget)
+        # The mean of an arm on the line through the two is that of a point between them.
+        place = (vectors - vectors[pair].mean(axis=0)) @ contrast / (contrast @ contrast)
+        place = np.clip(place, _SMALL - 1 / 2, 1 / 2 - _SMALL)
+        place[pair] = 1 / 2, -1 / 2
+        unit = np.abs(weights).max() / np.abs(release).max()
+        decoder = unit * place[self._places, None]
+        return Phase(1, active, pulled, pulls, self._noise, 1, release, decoder)
 
     def _prior(self, arms: Sequence[int] | IntArray) -> Posterior:
         vectors = np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
@@ -435,6 +458,14 @@ class DPDesign:
         return np.eye(arms) if one_hot else self.features
 
     @cached_property
+    def _two(self) -> IntArray | None:
+        """The two distinct vectors that alone can lead, if the plan is for them."""
+        vectors = self._division.vectors
+        if self.phases or self._tau or math.isinf(self.epsilon):
+            return None  # without noise, rewards of 0 and 1 can make all arms tie
+        return only_two(vectors) if len(self.features) > 2 == vectors.shape[1] else None
+
+    @cached_property
     def _distinct(self) -> tuple[IntArray, IntArray]:
         return distinct(self._model)
 
@@ -458,6 +489,18 @@ class DPDesign:
             arms = len(self.features)
             return _even(arms, timetable.pulls[0] // arms * arms)
         return self._division.best(timetable.pulls[0])
+
+
+def _one_number(weights: FloatArray, shares: FloatArray, arms: IntArray, total: int) -> Plan:
+    """Return a plan that releases the weighted sum of the means of arms that have shares of pulls.
+
+    Its unit is the most that one reward can move it.
+    """
+    pulls = whole_pulls(shares, total)[0]
+    chosen = np.flatnonzero(pulls)[np.argsort(arms[pulls > 0])]
+    counts, pulled = pulls[chosen].tolist(), arms[chosen].tolist()
+    release = weights[chosen] / np.abs(weights[chosen] / counts).max()
+    return tuple(pulled), tuple(counts), release[None]
 
 
 def usual_misfit(arms: int, budget: int, epsilon: float) -> float:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dpbai._check import FloatArray
+from dpbai._check import FloatArray, IntArray
+from dpbai.ranking import ROUNDING
 from dpbai.scaling import Span
 
 SMALLEST = 1e-6
@@ -57,6 +58,35 @@ def largest(features: FloatArray, best: int, low: float = 0.0, high: float = 1.0
     leads = np.arange(len(allowed)) < len(rows) - 1
     found = _least(np.append(0.0 * rows[0], -1.0), np.c_[allowed, leads], limits)
     return 0.0 if found is None else max(0.0, float(found[-1]))
+
+
+def only_two(points: FloatArray) -> IntArray | None:
+    """Return the two arms that alone can be the best under linear means of at least 0, or None.
+
+    `points`, shape (K, 2), are distinct and span the plane. Means of at least 0 have a theta in the
+    dual of their cone: with p and q its edges, theta = s p + t q for s, t >= 0, and the mean of arm
+    j is s x_j + t y_j with x_j = a_j'p and y_j = a_j'q, at least 0. So the best arms are corners of
+    the hull of all (x_j, y_j) that lie to the upper right: one has the largest x, one the largest
+    y. They are the only ones if no other arm lies beyond the line through them.
+    """
+
+    def turn(one: FloatArray, other: FloatArray) -> FloatArray:
+        return np.asarray(one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0])
+
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    middle = (points / np.where(lengths > 0, lengths, 1)).sum(axis=0)
+    angles = np.arctan2(turn(middle, points), points @ middle)
+    low, high = angles.argmin(), angles.argmax()
+    if angles[high] - angles[low] > np.pi - ROUNDING:  # no theta but 0, or those of one line
+        return None
+    x, y = turn(points[low], points), turn(points, points[high])
+    one, other = (
+        int(np.where(a >= a.max() * (1 - ROUNDING), b, -1).argmax()) for a, b in ((x, y), (y, x))
+    )
+    height = (y[other] - y[one]) * x + (x[one] - x[other]) * y
+    if one == other or (height > height[one] * (1 + ROUNDING)).any():
+        return None
+    return np.array([one, other])
 
 
 def _linear(

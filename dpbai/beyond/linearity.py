@@ -369,9 +369,11 @@ def _own(phase: Phase) -> tuple[tuple[int, ...], FloatArray]:
     """Return the arms whose means a phase's own release determines, and what decodes that."""
     if not phase.remembered:
         release = phase.release
-        # Differences determine no means, and what is decoded from them is right up to a constant.
+        # Differences determine no means, and what is decoded from them is right up to a constant;
+        # nor does one number of several arms, which tells two means apart.
         sizes = np.abs(release).sum(axis=1)
-        if phase.pulled and (np.abs(release.sum(axis=1)) <= ROUNDING * sizes).all():
+        differences = (np.abs(release.sum(axis=1)) <= ROUNDING * sizes).all()
+        if phase.pulled and (differences or phase.coordinates == 1 < len(phase.pulled)):
             return (), phase.decoder[:0]
         return phase.active, phase.decoder
     alone = np.count_nonzero(phase.release, axis=1) == 1

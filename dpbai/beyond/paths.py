@@ -128,7 +128,11 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
             scale = np.maximum(scale, noise.max(axis=1, initial=0.0) / math.sqrt(2))
     # Arms with the decoder row of the best one always tie with it.
     tied = np.delete(alike(last.decoder, best), best)
-    return np.where(tied, 1.0, bernstein(lead, variance, scale))
+    ahead = np.where(tied, 1.0, bernstein(lead, variance, scale))
+    if last.keep == 1 == last.decoder.shape[1]:  # of one number, the answer has the ends
+        rows = np.delete(last.decoder, best)
+        ahead[(last.decoder.min() < rows) & (rows < last.decoder.max())] = 0
+    return ahead
 
 
 def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:

@@ -75,6 +75,8 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
 def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
     rivals = ~alike(phase.decoder, instance.best)
     leads = (phase.decoder[instance.best] - phase.decoder)[rivals]
+    if phase.coordinates == 1:  # all rivals on one side are ahead together
+        leads = leads[np.unique(leads > 0, return_index=True)[1]]
     forms = _forms((phase,), instance, leads, rtol)
     rows, chances, pruned = _chances(forms)
     low, high = 0.0, pruned

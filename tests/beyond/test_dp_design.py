@@ -198,14 +198,14 @@ def test_it_wins_where_dp_bai_does_not():
     assert successes[1] <= 340
 
 
-def test_on_the_papers_instance_it_is_dp_bai():
-    """Both pull the same two arms; DP-BAI sets two pulls aside that it does not need."""
+def test_on_the_papers_instance_it_is_dp_bai_with_one_noise():
+    """Both pull the same two arms, and DP-BAI releases both means: 0.052 against 0.070."""
     paper = dpbai.synthetic(seed=0)
     ours = DPDesign(paper.features, budget=400, epsilon=0.5, misfit=0)
     theirs = DPBAI(paper.features, budget=400, epsilon=0.5)
     assert ours.phase(1, range(30)).pulled == theirs.phase(1, range(30)).pulled
     errors = [dpbai.exact_error(policy, paper) for policy in (ours, theirs)]
-    assert errors[1] * 0.97 < errors[0] < errors[1]
+    assert errors[0] < 0.8 * errors[1]
 
 
 @pytest.mark.parametrize("phases", [None, 1, 2, 4])

@@ -16,6 +16,7 @@ ARMS = [f"arm {i}" for i in range(8)]
 FEATURES = np.column_stack([np.ones(8), np.arange(8)])
 BENT = "arm 4"
 START = ["start", "run.json", "arms.csv", "--noise", "numpy"]
+SUMS = ["--misfit", 1e-6]  # with 0 one number is released, and no sums
 pytestmark = pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
 
 
@@ -49,7 +50,7 @@ def answer(done, folder):
 
 @pytest.mark.parametrize(("off", "found"), [(0.0, False), (0.3, True)])
 def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, folder, answer):
-    options = ["--budget", 2000, "--epsilon", 1, "--misfit", 0, "--population", "town"]
+    options = ["--budget", 2000, "--epsilon", 1, *SUMS, "--population", "town"]
     assert call(*START, *options)[0] == 0
     code, out, _ = call("holdout", "check.json", "run.json", BENT, "--pulls", 300, "-o", "h.csv")
     assert code == 0
@@ -113,7 +114,7 @@ def test_a_difference_in_a_later_phase_is_reported_without_a_proved_level(call, 
 
 
 def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder, answer):
-    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    call(*START, "--budget", 400, "--epsilon", 1, *SUMS)
     hold = ("holdout", "check.json", "run.json")
     run = dpbai.Session.resume(folder / "run.json")
     for arguments, said in (
@@ -140,7 +141,7 @@ def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder,
 def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_not(
     call, refused, folder, answer
 ):
-    call(*START, "--budget", 2000, "--epsilon", 1, "--misfit", 0)
+    call(*START, "--budget", 2000, "--epsilon", 1, *SUMS)
     answer("run.json")
     for name, last in (("short.json", "end-phase"), ("gone.json", "withdraw")):
         call("holdout", name, "run.json", "arm 3", BENT, "arm 5", "--pulls", 200)
@@ -169,7 +170,7 @@ def test_holdouts_are_read_also_where_a_run_has_nothing_to_compare(call, refused
 
 
 def test_the_status_of_a_holdout_recommends_and_drops_no_arm(call, done, answer):
-    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    call(*START, "--budget", 400, "--epsilon", 1, *SUMS)
     call("holdout", "check.json", "run.json", "arm 3", BENT, "arm 5", "--pulls", 20)
     done("withdraw", "check.json", BENT)
     for state in ("in play", "released"):
@@ -180,7 +181,7 @@ def test_the_status_of_a_holdout_recommends_and_drops_no_arm(call, done, answer)
 
 
 def test_the_table_of_a_check_overwrites_no_session(call, refused, folder):
-    call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)
+    call(*START, "--budget", 400, "--epsilon", 1, *SUMS)
     assert call("holdout", "check.json", "run.json", BENT, "--pulls", 5)[0] == 0
     before = {name: (folder / name).read_bytes() for name in ("run.json", "check.json")}
     for arguments in (
@@ -211,6 +212,16 @@ def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, d
     done("tell", "check.json", "rewards.csv", "--seed", 1)
     found = json.loads(done("misfit", "run.json", "check.json", "--json"))
     assert found["found"] == ["a"]
+
+
+def test_one_number_determines_no_mean_and_it_is_said_how_to_have_sums(refused, call, answer):
+    """On a line the two ends alone can lead."""
+    assert call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)[0] == 0
+    said = " ".join(refused("holdout", "check.json", "run.json", BENT, "--pulls", 5).split())
+    assert "it releases one number, which determines no mean" in said
+    assert "a positive --misfit, such as 0.001, releases sums" in said
+    answer("run.json")
+    assert "determine no mean" in " ".join(call("recommend", "run.json")[1].split())
 
 
 @pytest.mark.parametrize("options", [(), ("--misfit", "inf"), ("--one-hot",)])
@@ -359,7 +370,7 @@ def test_an_interval_without_a_misfit_is_also_given_for_the_usual_one(budget, si
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("epsilon", ["inf", 1])
 def test_a_holdout_without_noise_says_that_it_is_not_private(epsilon, call):
-    assert call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)[0] == 0
+    assert call(*START, "--budget", 400, "--epsilon", 1, *SUMS)[0] == 0
     hold = ("holdout", "check.json", "run.json", BENT, "--pulls", 5, "--epsilon", epsilon)
     code, out, _ = call(*hold)
     assert (code, "Note: a phase has no noise, and so the run no privacy.\n" in out) == (

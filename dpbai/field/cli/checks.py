@@ -37,7 +37,7 @@ def holdout(given: argparse.Namespace) -> Answer:
     if own := [run.labels[arm] for arm in arms if arm not in modelled]:
         raise ValueError(
             f"phase 1 does not estimate the mean of {listed(map(quoted, own))} from the features, "
-            f"so that holding it out checks nothing: {_others(run, modelled)}"
+            f"so that holding it out checks nothing: {_others(run, first, modelled)}"
         )
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
@@ -101,7 +101,7 @@ def misfit(given: argparse.Namespace) -> Answer:
     elif not rows:
         verdict = (
             "There is nothing to compare with the estimates of phase 1 that use the features: "
-            f"{_others(run, modelled)}."
+            f"{_others(run, first, modelled)}."
         )
     says, fit = fitted(run)
     return Answer(
@@ -144,8 +144,13 @@ def _by_features(phase: Phase, features: FloatArray) -> set[int]:
     return set(active[determined & modelled].tolist())
 
 
-def _others(run: Session, modelled: Set[int]) -> str:
+def _others(run: Session, first: Phase, modelled: Set[int]) -> str:
     """Return which arms can be held out."""
+    if not modelled and len(first.pulled) > first.coordinates == 1 and len(first.active) > 2:
+        return (
+            "it releases one number, which determines no mean; a run with a positive --misfit, "
+            "such as 0.001, releases sums"
+        )
     if not modelled:
         return "this run does not use the features in phase 1, and needs no such check"
     others = listed((quoted(run.labels[arm]) for arm in sorted(modelled)), 40)

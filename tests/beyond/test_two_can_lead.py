@@ -1,0 +1,99 @@
+"""DPDesign where two arms alone can be the best under linear means in [0, 1]."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import dpbai
+from dpbai import DPDesign
+from dpbai.beyond import cannot_lead
+from dpbai.beyond.gaps import only_two
+
+DOSES = np.column_stack([np.ones(5), [0.0, 0.1, 0.4, 0.7, 1.0]])
+LONG = np.array([[3.0, 0.5], [0.5, 3.0], [3.0, 0.0], [0.0, 2.9], [0.6, 0.5]])
+"""Arms 0 and 1 alone can lead, and arms 2 and 3 tell them apart best."""
+
+
+@settings(max_examples=10)
+@example([(0, 1), (2, 0), (1, 1), (0, 0)])
+@example([(1, -1), (1, 1), (1, 0)])
+@example([(1, 1), (-1, 1), (0, -1)])
+@example([(2, 1), (1, 2), (1, 1), (0, 1)])
+@given(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 4)), min_size=3, max_size=6))
+def test_it_finds_what_linear_programs_find(arms):
+    points = np.unique(np.array(arms, dtype=float), axis=0)
+    if np.linalg.matrix_rank(points) < 2:
+        return
+    able = sorted(set(range(len(points))) - set(cannot_lead(points)))
+    two = only_two(points)
+    assert (len(able) == 2) == (two is not None)
+    assert two is None or sorted(two.tolist()) == able
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+def test_the_run_is_that_of_two_arms(epsilon):
+    """Arms 0 and 2 alone can lead on the paper's instance."""
+    paper = dpbai.synthetic(seed=0)
+    policy = DPDesign(paper.features, budget=200, epsilon=epsilon, misfit=0)
+    pair = dpbai.Instance(np.eye(2), paper.means[[0, 2]], rewards=dpbai.Bernoulli)
+    error = dpbai.exact_error(DPDesign(np.eye(2), budget=200, epsilon=epsilon), pair, rtol=1e-6)
+    coins = dpbai.Instance(paper.features, paper.theta, rewards=dpbai.Bernoulli)
+    assert dpbai.exact_error(policy, coins, rtol=1e-6) == pytest.approx(error, rel=1e-5)
+    bounds = dpbai.error_bounds(policy, coins)
+    assert bounds.low <= error <= bounds.high <= 1.001 * error
+    two = dpbai.upper_bound(DPDesign(np.eye(2), budget=200, epsilon=epsilon), pair)
+    assert dpbai.upper_bound(policy, coins) == pytest.approx(two)
+    answers = dpbai.simulate(policy, coins, trials=1000).recommended
+    assert answers[[0, 2]].sum() == 1000
+
+
+@pytest.mark.parametrize("features", [DOSES, LONG, LONG.repeat(2, axis=0)])
+def test_no_unbiased_number_is_more_precise(features):
+    """Tried are all pairs of arms: in the plane two are enough (Elfving)."""
+    policy = DPDesign(features, budget=1000, epsilon=0.1, misfit=0)
+    phase = policy.phase(1, range(len(features)))
+    one, other = phase.decoder.argmax(), phase.decoder.argmin()
+    contrast = features[one] - features[other]
+    unit = phase.decoder[one, 0] - phase.decoder[other, 0]
+    weights = unit * phase.release[0]
+    np.testing.assert_allclose(weights @ features[list(phase.pulled)], contrast, atol=1e-9)
+    sums = [
+        np.abs(np.linalg.solve(features[list(pair)].T, contrast)).sum()
+        for pair in combinations(range(len(features)), 2)
+        if abs(np.linalg.det(features[list(pair)])) > 1e-9
+    ]
+    assert np.abs(weights).sum() == pytest.approx(min(sums))
+    assert phase.cost == 1000
+    deviation = unit * phase.noise.standard_deviation
+    assert deviation == pytest.approx(min(sums) * math.sqrt(2) / (0.1 * 1000), rel=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_it_loses_all_of_epsilon_and_no_more(epsilon):
+    policy = DPDesign(DOSES, budget=6, epsilon=epsilon, misfit=0)
+    assert policy.phase(1, range(5)).pulled == (0, 4)
+    assert dpbai.certificate(policy).epsilon == pytest.approx(epsilon)
+    assert dpbai.exact_audit(policy).epsilon == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"misfit": 0.01}, {"phases": 1}, {"epsilon": math.inf}])
+def test_it_is_so_for_linear_means_and_noise_unless_one_asks_for_phases(options):
+    policy = DPDesign(DOSES, **{"budget": 1000, "epsilon": 0.5, "misfit": 0, **options})
+    assert policy.phase(1, range(5)).coordinates > 1
+
+
+def test_on_a_line_all_estimates_are_right_up_to_a_constant():
+    phase = DPDesign(DOSES, budget=100, epsilon=0.5, misfit=0).phase(1, range(5))
+    means = DOSES @ [0.2, 0.5]
+    errors = phase.estimates(phase.statistic(means[list(phase.pulled)])) - means
+    assert np.ptp(errors) < 1e-12
+
+
+def test_the_number_determines_no_mean():
+    first = DPDesign(LONG, budget=1000, epsilon=0.5, misfit=0).phase(1, range(5))
+    with pytest.raises(ValueError, match="differences of means"):
+        dpbai.beyond.limits(first, first)
