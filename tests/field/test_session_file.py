@@ -391,6 +391,7 @@ def forge(path, edit):
         lambda content: content["finished"][0]["plan"].update(pulls=[10**6] * 3),
         lambda content: content["finished"][0].update(statistic=[0.5]),
         lambda content: content["finished"][0].update(pulls=[10**6] * 3),
+        lambda content: content["finished"][0].update(pulls=[-1, 1, 1]),
         lambda content: content.update(withdrawn=["nobody"]),
         lambda content: content.update(batches={"monday": [2, []]}),
         lambda content: content.update(stated=None),
@@ -401,6 +402,8 @@ def forge(path, edit):
         lambda content: content["current"].update(sums=["1/0", "0"]),
         lambda content: content["current"].update(sums=["nan", "0"]),
         lambda content: content["current"].update(sums=[None, "0"]),
+        lambda content: content["finished"][0].update(active=[2, 1, 0]),
+        lambda content: content["finished"][0].update(pulled=[2, 1, 0]),
         lambda content: content["finished"][0].update(survivors=["nobody"]),
         lambda content: content["finished"][0].update(survivors=[0, 1, 2]),
         lambda content: content["finished"][0].pop("epsilon"),
@@ -441,11 +444,21 @@ def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tm
         Session.resume(path, noise=Deaf())
 
 
-def test_a_forged_file_with_the_count_of_rewards_that_it_has_no_sum_of_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda content: content["batches"]["monday"][1].append([1, 1]),
+        lambda content: content["current"]["batches"].update(monday=[[0, "3/2"]]),
+    ],
+    ids=["a count without a sum", "a sum that its one reward cannot have"],
+)
+def test_a_forged_file_with_a_batch_that_cannot_be_is_refused(edit, tmp_path):
     path = tmp_path / "run.json"
     session = Session(THREE_ARMS, noise=Deaf(), path=path)
     session.record({0: [0.5]}, batch="monday")
-    forge(path, lambda content: content["batches"]["monday"][1].append([1, 1]))
+    session.record({0: [0.5] * 3})
+    assert Session.resume(path, noise=Deaf()).batches == session.batches
+    forge(path, edit)
     assert refused(path)
 
 
@@ -454,6 +467,18 @@ def test_a_sum_that_is_refused_is_not_told(run_file):
     with pytest.raises(SessionError, match="sums and counts do not fit") as error:
         Session.resume(run_file, noise=Deaf())
     assert "1234567" not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_guarantee_is_never_less_than_the_one_that_was_stated_when_the_run_began(tmp_path):
+    """As between two machines whose plans differ by rounding; here, by a factor of two."""
+    path = tmp_path / "run.json"
+    before = begun(path).certificate.epsilon
+
+    def edit(content):
+        content["stated"]["losses"] = [2 * loss for loss in content["stated"]["losses"]]
+
+    forge(path, edit)
+    assert Session.resume(path).certificate.epsilon == pytest.approx(2 * before)
 
 
 def test_a_file_whose_gaussian_noise_has_the_delta_is_read(tmp_path):

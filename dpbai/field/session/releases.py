@@ -1,4 +1,4 @@
-"""The release of a phase on real rewards: its noise, its privacy loss in doubles, fewer rewards.
+"""The release of a phase: what draws its noise, its privacy loss, its plan for fewer rewards.
 
 Laplace noise computed in floating point reaches only some of the doubles, and which ones depends on
 the number that it is added to. So the low bits of a released number can rule out a neighbouring
