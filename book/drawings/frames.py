@@ -29,7 +29,7 @@ Drawn = tuple[Picture, str, str]
 """A picture, its alternative text, and the number in it that matters, told in a few words."""
 
 GHOST = "#b8b8b8"
-_GHOSTS = "Pale grey: the picture of the position before, for comparison."
+_GHOSTS = "Faint grey: the picture of the position before, for comparison."
 
 # Shows the frame that is chosen, and what the page tells of it to readers and to screen readers.
 _ON_INPUT = (

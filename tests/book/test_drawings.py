@@ -70,7 +70,7 @@ def test_frames_name_their_lines_within_the_limits_that_all_frames_share() -> No
 
     shown = drawings.explorer("arms", {str(K): K for K in (20, 1000, 100_000)}, draw)
     assert [crossed(picture) for picture in drawn] == [[], [], []]
-    assert "Pale grey" in shown._repr_html_()
+    assert "Faint grey" in shown._repr_html_()
 
 
 def test_sizes_and_estimates_show_what_they_are_given() -> None:
