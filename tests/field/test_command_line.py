@@ -517,6 +517,7 @@ MISTAKES = [
     (PLAN, ("arms.csv", "arm,x\na,1\nb,nan\n"), 2, "line 3: x of arm 'b' must be a finite"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1_0\n"), 2, "line 3: x of arm 'b' must be a finite"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1,5\n"), 2, "line 3: there must be 2 values"),
+    (PLAN, ("arms.csv", "arm,x\na,1\nb\n"), 2, "line 3: there must be 2 values"),
     (PLAN, ("arms.csv", "arm\na,1\n"), 2, "line 2: there must be 1 value\n"),
     (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "no CSV file"),
     (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "no text in UTF-8"),

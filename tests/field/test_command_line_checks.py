@@ -162,6 +162,15 @@ def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_n
     )
 
 
+def test_a_run_that_lacks_rewards_of_phase_1_is_not_checked(call, done, refused, answer):
+    call(*START, "--budget", 20_000, "--epsilon", 1, "--policy", "dp-bai")
+    done("withdraw", "run.json", next(iter(dpbai.Session.resume("run.json").requests)))
+    answer("run.json")
+    assert "rewards of phase 1 are missing, because an arm was" in refused("misfit", "run.json")
+    hold = ("holdout", "check.json", "run.json", BENT, "--pulls", 5)
+    assert "biased, and cannot be compared" in refused(*hold)
+
+
 def test_holdouts_are_read_also_where_a_run_has_nothing_to_compare(call, refused, answer):
     assert call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")[0] == 0
     answer("run.json")
@@ -388,6 +397,17 @@ def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder
         assert "Model of dp-bai: means are exactly linear in the features." in said
         off = re.search(r"off by about 0.04 of the reward range, .*: dp-bai (\S+) at", said)
         assert float(off[1]) < 0.7
+
+
+def test_policies_are_compared_for_the_same_deviations(done, folder):
+    """Those of --misfit, which is for one of them; not beyond the ends of the range of rewards."""
+    pd.Series([1.0, 0, 0, 0, 0, 0, 0, 0], ARMS, name="mean").to_csv(
+        folder / "means.csv", index_label="arm"
+    )
+    policies = ("--policies", "dp-design", "baseline", "--misfit", 0.02)
+    given = ("arms.csv", "--means", "means.csv", "--success", 0.6, "--trials", 20, *policies)
+    said = " ".join(done("budget", *given, "--epsilons", 2).split())
+    assert "If they are off by about 0.02 of the reward range, an answer" in said
 
 
 @pytest.mark.usefixtures("folder")

@@ -46,6 +46,10 @@ READ = {
         ("--features", "x", "y"),
     ),
     "words beside": (b"arm,note,x,y\na,p,1,0\nb,q,0,1\nc,r,1,1\n", ("--features", "x", "y")),
+    "a comma in a word": (
+        b'arm,note,x,y\na,"1,5",1.0,0\nb,q,0,1\nc,r,1,1\n',
+        ("--features", "x", "y"),
+    ),
     "another order": (b"y,arm,x\n0,a,1\n1,b,0\n1,c,1\n", ("--features", "x", "y")),
     "truth": (b"arm,x,y\na,True,FALSE\nb,false,true\nc,1,TRUE\n", ()),
     "a stated separator": (b"sep=;\narm;x;y\na;1,0;0\nb;0;1\nc;1;1\n", ()),
@@ -62,6 +66,7 @@ def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_
     assert not code
     assert re.search(r"Phase 1 pulls: a (\d+), b \1, c \1\n", printed)
     assert "--intercept adds a constant" in " ".join(printed.split())
+    assert "Model: none. The features are ignored.\n" in printed
 
 
 @pytest.mark.parametrize(("data", "options"), READ.values(), ids=READ)
@@ -80,6 +85,9 @@ ANSWERED = {
     "another name": (b"Variant;x\na;1\nb;2\n", "there are: Variant, x; choose", "--arm-column"),
     "words": (b"arm,hue,x\na,red,1\nb,blue,2\n", "hue of arm 'a' must be a number, got 'red'",
               "--categorical hue makes indicators"),
+    "words beside truth": (b"arm,hue,flag,x\na,red,True,1\nb,blue,NA,2\n", "hue of arm 'a' must be",
+                           "--categorical hue makes indicators"),
+    "two in capitals": (b"ARM,Arm,x\na,b,1\nc,d,2\n", "no column arm; there are: ARM, Arm, x", ""),
     "a gap": (b"arm,x\na,1\nb,\n", "line 3: x of arm 'b' must be a number, and is missing",
               "leave out the line"),
     "NA": (b"\n\narm,x\na,NA\nb,1\n", "line 4: x of arm 'a'", "is missing"),
@@ -140,6 +148,13 @@ def test_categories_that_are_none_or_twice_the_same_are_refused(words, said, ref
     (tmp_path / "arms.csv").write_text("\n".join(["arm,tone,x", *rows]))
     err = refused("plan", "arms.csv", *SETTING, "--categorical", "tone")
     assert said in err
+
+
+def test_the_column_of_the_arms_can_be_one_of_words(tmp_path):
+    (tmp_path / "arms.csv").write_text("arm,x\na,1\nb,2\nc,4\n")
+    _, features, columns, _ = read(tmp_path / "arms.csv", "--categorical", "arm")
+    assert columns == ("arm=a", "arm=b", "arm=c", "x")
+    assert features[:, :3].tolist() == np.eye(3).tolist()
 
 
 def test_none_is_a_word(tmp_path):
@@ -384,6 +399,7 @@ REFUSED = {
     "below the range": ("arm,reward\ngreen,0.731\n", "line 2: reward must lie in [1, 5]"),
     "above the range": ("arm,reward\ngreen,5.731\n", "line 2: reward must lie in [1, 5]"),
     "sums": ("arm,total,count\ngreen,15.731,3\n", "total must lie in [1, 5] times count"),
+    "no reward": ("arm,total,count\ngreen,0.731,0\n", "count must be a whole number, at least 1"),
     "both": ("arm,reward,total,count\ngreen,1.731,2,3\n", "with --reward-column"),
     "a near name": ("arm,reward\nGren,3.731\n", "none of the arms; the nearest is green"),
     "no near name": ("arm,reward\nxyz,3.731\n", "none of the arms\n"),
@@ -509,7 +525,7 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, done, begun, monkeypa
         '{"arm": "green", "reward": 3, "batch": 1}', '{"arm": "green", "reward": 3, "batch": 1}',
         '{"arm": "green", "reward": 5.731}', '{"arm": "gren", "reward": 3}', "5.731", "{", "",
         '{"arm": "green", "reward": 3, "rewards": 5.731}', '{"arm": "green"}',
-        '{"arm": "green", "reward": 3, "reward": 5.731}',
+        '{"arm": "green", "reward": 3, "reward": 3.731}',
         '{"arm": "green", "reward": 3, "batch": ""}',
     ]  # fmt: skip
     arms.remove("green")
@@ -521,6 +537,7 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, done, begun, monkeypa
     assert answers[0] == {"missing": total - 1}
     assert all("error" in answer for answer in answers[1:11])
     assert "the nearest is green" in answers[3]["error"]
+    assert "arm, reward and perhaps batch, each of them once" in answers[9]["error"]
     assert "731" not in out
     assert [answer["missing"] for answer in answers[11:-1]] == list(range(total - 2, 0, -1))
     session = dpbai.Session.resume(begun / "run.json")

@@ -1,4 +1,4 @@
-"""The options of the commands, and the policies, laws and noise that they choose.
+"""The options of the commands, and the policies and laws that they choose.
 
 Each value is checked before anything is computed or printed, and an error takes one line.
 """

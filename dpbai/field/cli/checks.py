@@ -70,8 +70,8 @@ def misfit(given: argparse.Namespace) -> Answer:
     run, first, modelled = _checkable(given.session)
     if not run.released:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
-    released, width, notes = run.released[0], run.reward_range.width, list[str]()
-    rows, found = [], set()
+    released, width = run.released[0], run.reward_range.width
+    rows, found, notes = [], set(), list[str]()
     holdouts = list(_holdouts(run, given.holdouts))
     compared = [*_phases(run, notes), *holdouts] if modelled else []
     for name, plan, statistic, candidates in compared:
