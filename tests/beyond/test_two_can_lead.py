@@ -22,6 +22,7 @@ LONG = np.array([[3.0, 0.5], [0.5, 3.0], [3.0, 0.0], [0.0, 2.9], [0.6, 0.5]])
 @example([(0, 1), (2, 0), (1, 1), (0, 0)])
 @example([(1, -1), (1, 1), (1, 0)])
 @example([(1, 1), (-1, 1), (0, -1)])
+@example([(-1, -1), (-1, 3), (2, 0), (2, 1)])
 @example([(2, 1), (1, 2), (1, 1), (0, 1)])
 @given(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 4)), min_size=3, max_size=6))
 def test_it_finds_what_linear_programs_find(arms):
