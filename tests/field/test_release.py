@@ -253,6 +253,12 @@ def test_shifts_are_those_of_real_arithmetic_and_one_rounding(matrix, pulls):
         )
 
 
+def test_a_statistic_is_rounded_once_where_its_terms_cancel():
+    """1e16 + 1 is no double, so that rounding each term would leave 0."""
+    phase = plan(np.array([[1e16, 1.0, -1e16]]), (1, 1, 1))
+    assert exact_statistic(phase, [Fraction(1)] * 3) == (1.0,)
+
+
 def test_sums_in_floating_point_would_break_that_promise():
     """Mutant: add up doubles as they come.
 
@@ -298,6 +304,9 @@ def test_seeded_numpy_noise_depends_on_the_seed_and_the_phase_alone():
     assert draw(1, 2) == again.add(Laplace(1.0), [0.0] * 3, phase=2)
     assert draw(1, 2) == draw(np.random.SeedSequence(1), 2)
     assert len({draw(1, 1), draw(1, 2), draw(2, 1), draw(None, 1), draw(None, 1)}) == 5
+    assert len({draw(seed, 1) for seed in (1, *np.random.SeedSequence(1).spawn(2))}) == 3
+    # What breaks ties is no part of the noise.
+    assert again.generator(1, 1).random() != again.generator(1).random()
 
 
 def test_without_opendp_the_error_says_what_to_install(monkeypatch):

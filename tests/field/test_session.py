@@ -8,6 +8,7 @@ import traceback
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,7 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
         best = sorted(range(len(active)), key=lambda i: -estimates[i])[: plan.keep]
         active = tuple(sorted(active[i] for i in best))
         assert released.survivors == active
+        assert session.recommendation == (active[0] if len(active) == 1 else None)
         stage = stage.then(active)
         spent += sum(plan.pulls)
     assert session.finished
@@ -1041,20 +1043,22 @@ def test_the_interval_of_a_policy_that_remembers_holds_the_mean_of_its_answer():
 
 
 def test_an_error_of_any_phase_that_is_remembered_is_allowed_for():
-    """By hand: three phases of two arms, whose means count for the answer by a third each."""
-    scales, pulls, level = (0.1, 0.2, 0.4), (10, 20, 40), 0.1 / 2
+    """By hand: each mean of two equal arms in three phases counts for the answer by a sixth."""
+    sigmas, pulls, level = (0.1, 0.2, 0.4), (10, 20, 40), 0.1 / 2
     arms = (0, 1)
     phases = [
-        Phase(p, arms, arms, (n,) * 2, Laplace(scale), 2 if p < 3 else 1,
-              decoder_matrix=np.tile(np.eye(2) / p, p), remembered=2 * (p - 1))
-        for p, scale, n in zip((1, 2, 3), scales, pulls, strict=True)
+        Phase(p, arms, arms, (n,) * 2, Gaussian(sigma), 2 if p < 3 else 1,
+              decoder_matrix=np.full((2, 2 * p), 1 / (2 * p)), remembered=2 * (p - 1))
+        for p, sigma, n in zip((1, 2, 3), sigmas, pulls, strict=True)
     ]  # fmt: skip
     counts = [[n] * 2 for n in pulls]
-    noise, sampling, deviations = half_widths(phases, counts, np.eye(2), 1, 0.9)
-    # In all, six numbers have noise, and six means are of rewards: each may be off.
-    assert noise == pytest.approx(sum(scales) / 3 * math.log(6 / level))
+    noise, sampling, deviations = half_widths(phases, counts, np.ones((2, 1)), 1, 0.9)
+    # In all, six numbers have noise, and six means are of rewards: each may be off, those of the
+    # phases that chose the arms for any weights, so that they add up; those of the last in squares.
+    each = np.array([1 / 3, 1 / 3, math.sqrt(2) / 6])
+    assert noise == pytest.approx(NormalDist().inv_cdf(1 - level / 12) * (each @ sigmas))
     factor = math.sqrt(math.log(2 * 6 / level) / 2)
-    assert sampling == pytest.approx(factor * sum(1 / (3 * math.sqrt(n)) for n in pulls))
+    assert sampling == pytest.approx(factor * (each @ (1 / np.sqrt(pulls))))
     assert deviations == 0
 
 
