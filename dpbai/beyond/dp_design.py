@@ -34,7 +34,6 @@ from dpbai.beyond.gaps import only_two
 from dpbai.beyond.private import (
     Division,
     PrivateDesign,
-    by_entries,
     distinct,
     information,
     noise_ratio,
@@ -44,7 +43,7 @@ from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
 from dpbai.g_optimal import whitening
 from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
-from dpbai.ranking import ROUNDING
+from dpbai.ranking import ROUNDING, sorted_rows
 from dpbai.scaling import Span
 from dpbai.schedule import enough
 
@@ -190,22 +189,19 @@ class DPDesign:
 
     def __post_init__(self) -> None:
         features = _check.matrix(self.features, "features", least_rows=2)
-        object.__setattr__(self, "features", features)
-        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
-        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
-        misfit = usual_misfit(len(features), self.budget, self.epsilon)
+        budget, epsilon = _check.whole(self.budget, "budget"), _check.epsilon(self.epsilon)
+        misfit = usual_misfit(len(features), budget, epsilon)
         if self.misfit is not None:
             misfit = _check.non_negative(self.misfit, "misfit")
         if 1 < misfit < math.inf:
             raise ValueError(f"misfit must lie in [0, 1] or be infinite, got {misfit}")
-        object.__setattr__(self, "misfit", misfit)
+        vars(self).update(features=features, budget=budget, epsilon=epsilon, misfit=misfit)
         if self.phases is not None:
-            object.__setattr__(self, "phases", _check.whole(self.phases, "phases"))
-            arms, most = len(features), min(_MOST_PHASES, max(1, len(features) - 1))
-            if self.phases > most:
-                raise ValueError(
-                    f"phases must be at most {most} for {arms} arms, got {self.phases}"
-                )
+            arms, phases = len(features), _check.whole(self.phases, "phases")
+            most = min(_MOST_PHASES, max(1, arms - 1))
+            if phases > most:
+                raise ValueError(f"phases must be at most {most} for {arms} arms, got {phases}")
+            vars(self)["phases"] = phases
         enough(self.budget, self.least_budget, *features.shape)
 
     @property
@@ -238,10 +234,9 @@ class DPDesign:
         if len(candidates) == 1 or not len(self._division.basis) or self._two is not None:
             return candidates[0], False
         # Survivors may be copies of one arm, so these are rehearsed, too.
-        order = by_entries(self._model)
+        order, begins = sorted_rows(self._model)
         vectors, pulls = self._prior(order).vectors, np.zeros((2, arms), dtype=np.int64)
-        first = np.unique(self._places[order], return_index=True)[1]
-        pulls[0, first] = self._division.best(self.budget).pulls
+        pulls[0, begins] = self._division.best(self.budget).pulls
         pulls[1] = self.budget // arms
         fewest = min(timetable.pulls[0] for timetable in candidates)
         even = self._tau > 0 and arms <= min(fewest, _MOST_ARMS)
@@ -517,7 +512,7 @@ def _even(arms: int, pulls: int) -> PrivateDesign:
 
 
 def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:
-    order = by_entries(rows)  # the same sum, to the last digit, in whichever order arms come
+    order, _ = sorted_rows(rows)  # the same sum, to the last digit, in whichever order arms come
     rows, precision = rows[order], precision[order]
     return np.asarray((rows.T * precision) @ rows)
 

@@ -19,7 +19,6 @@ from dpbai.lemmas import Elimination, eliminations
 from dpbai.noise import exp_bound
 from dpbai.policies import DPBAI
 from dpbai.scaling import rank
-from dpbai.schedule import Schedule
 from dpbai.upper import checked_hardness, collections_of, whole_budget
 
 _CONSTANT = 16
@@ -68,7 +67,11 @@ def joint_bound(policy: DPBAI, instance: Instance) -> JointBound:
     hard, schedule = checked_hardness(policy, instance), policy.schedule
     phases = eliminations(schedule, rank=rank(policy.features))
     value = sum(_together(phase, policy, hard) for phase in phases)
-    return JointBound(value, _valid_from(schedule, hard))
+    # From there on 17 absorbs M K ((d^2 + 8)/8)^d, the prefactor of the form with 16.
+    d = schedule.dimension
+    prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
+    constant = _CONSTANT * (_CONSTANT + 1) * schedule.M
+    return JointBound(value, whole_budget(constant * hard.total * prefactor))
 
 
 def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: float) -> float:
@@ -125,10 +128,3 @@ def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
         ]
         bounds.append(max(chances) * (size - index + 1) / (phase.keep - index + 2))
     return min(bounds)
-
-
-def _valid_from(schedule: Schedule, hard: Hardness) -> float:
-    """Return from which T' on 17 absorbs M K ((d^2 + 8)/8)^d, the prefactor of the form with 16."""
-    d = schedule.dimension
-    prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
-    return whole_budget(_CONSTANT * (_CONSTANT + 1) * schedule.M * hard.total * prefactor)

@@ -110,9 +110,11 @@ class Holdout:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", _check.matrix(self.features, "features", least_rows=1))
-        object.__setattr__(self, "budget", _check.whole(self.budget, "budget"))
-        object.__setattr__(self, "epsilon", _check.epsilon(self.epsilon))
+        vars(self).update(
+            features=_check.matrix(self.features, "features", least_rows=1),
+            budget=_check.whole(self.budget, "budget"),
+            epsilon=_check.epsilon(self.epsilon),
+        )
         enough(self.budget, len(self.features), *self.features.shape)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
@@ -167,14 +169,9 @@ def misfit(
     survived, the limits do not allow for the choice.
     """
     threshold = limits(first, second, level=level, candidates=candidates)
-    arms, *decoders = _common(first, second)
-    estimate, again = (
-        decoder @ _check.vector(values, name, phase.coordinates)
-        for phase, decoder, values, name in (
-            (first, decoders[0], released, "released"),
-            (second, decoders[1], released_again, "released_again"),
-        )
-    )
+    arms, decoder, other = _common(first, second)
+    estimate = decoder @ _check.vector(released, "released", first.coordinates)
+    again = other @ _check.vector(released_again, "released_again", second.coordinates)
     return Misfit(arms, again - estimate, threshold)
 
 
@@ -338,50 +335,41 @@ def fit(
     def squares(releases: FloatArray) -> FloatArray:
         return np.asarray(((releases @ rest.T) ** 2).sum(axis=-1))
 
-    null, limit = squares(chance), np.quantile(squares(chance), 0.95)
-    return Fit(
-        float((null >= squares(values)).mean()),
-        float((squares(chance + off) > limit).mean()),
-        misfit,
-    )
+    null = squares(chance)
+    power = (squares(chance + off) > np.quantile(null, 0.95)).mean()
+    return Fit(float((null >= squares(values)).mean()), float(power), misfit)
 
 
 def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, FloatArray]:
     """Return the arms that both phases estimate, and the decoders of their own releases."""
-    (arms, decoder), (again, other) = (
-        _own(_check.kind(phase, name, Phase))
-        for phase, name in ((first, "first"), (second, "second"))
-    )
-    common = sorted(set(arms) & set(again))
+    rows = _own(_check.kind(first, "first", Phase))
+    others = _own(_check.kind(second, "second", Phase))
+    common = tuple(sorted(rows.keys() & others.keys()))
     if not common:
         raise ValueError(
             "first and second must have an arm in common, got none whose mean both of them release "
             "by themselves: differences of means, as DPDesign releases of two arms, determine none"
         )
-    return (
-        tuple(common),
-        decoder[list(map(arms.index, common))],
-        other[list(map(again.index, common))],
-    )
+    return common, *(np.array([its[arm] for arm in common]) for its in (rows, others))
 
 
-def _own(phase: Phase) -> tuple[tuple[int, ...], FloatArray]:
-    """Return the arms whose means a phase's own release determines, and what decodes that."""
+def _own(phase: Phase) -> dict[int, FloatArray]:
+    """Return rows that decode a phase's own release, for the arms whose means that determines."""
+    release = phase.release
     if not phase.remembered:
-        release = phase.release
         # Differences determine no means, and what is decoded from them is right up to a constant;
         # nor does one number of several arms, which tells two means apart.
         sizes = np.abs(release).sum(axis=1)
         differences = (np.abs(release.sum(axis=1)) <= ROUNDING * sizes).all()
         if phase.pulled and (differences or phase.coordinates == 1 < len(phase.pulled)):
-            return (), phase.decoder[:0]
-        return phase.active, phase.decoder
-    alone = np.count_nonzero(phase.release, axis=1) == 1
-    rows, columns = np.nonzero(phase.release * alone[:, None])
+            return {}
+        return dict(zip(phase.active, phase.decoder, strict=True))
+    rows, columns = np.nonzero(release * (np.count_nonzero(release, axis=1) == 1)[:, None])
     columns, first = np.unique(columns, return_index=True)
-    decoder = np.zeros((len(columns), phase.coordinates))
-    decoder[range(len(columns)), rows[first]] = 1 / phase.release[rows[first], columns]
-    return tuple(phase.pulled[column] for column in columns), decoder
+    return {
+        phase.pulled[column]: (np.arange(phase.coordinates) == row) / release[row, column]
+        for row, column in zip(rows[first].tolist(), columns.tolist(), strict=True)
+    }
 
 
 def cannot_lead(features: ArrayLike) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ at a time; elsewhere bounds of it decide, or simulations as long as it takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -144,8 +144,8 @@ def smallest_budget(
     `too_small` and `budget` stay undecided anyway.
     """
     largest = _check.whole(largest, "largest")
-    given = instance, error, within, confidence, trials, seed, progress
-    with _search(make_policy, *given) as judge:
+    judge = _Judge(make_policy, int, instance, error, within, confidence, trials, seed, progress)
+    with judge.bar:
         enough = judge.enough(largest, f"a budget with {{}}, got {largest}")
         exact = judge.exact(enough) is not None
         if exact:
@@ -225,9 +225,9 @@ def smallest_epsilon(
     def at(step: int) -> float:
         return min(_LEAST_EPSILON * math.exp(_STEP * (step - 1)), largest)
 
-    given = instance, error, within, confidence, trials, seed, progress
-    with _search(make_policy, *given, at=at) as judge:
-        judge.coarse = lambda _: judge.grain / _STEP
+    judge = _Judge(make_policy, at, instance, error, within, confidence, trials, seed, progress)
+    judge.coarse = lambda _: judge.grain / _STEP
+    with judge.bar:
         last = math.ceil(math.log(largest / _LEAST_EPSILON) / _STEP) + 1
         enough = judge.enough(
             last, f"an epsilon with {{}}, got {largest:g}: a larger budget is needed"
@@ -236,35 +236,6 @@ def smallest_epsilon(
     simulated = bool(judge.simulated & {enough, too_small})
     found = at(enough), at(too_small) if too_small else 0.0
     return SmallestEpsilon(*found, confidence if simulated else 1.0)
-
-
-@contextmanager
-def _search(
-    make_policy: Callable[[Any], Policy],
-    instance: Instance,
-    error: float,
-    within: float,
-    confidence: float,
-    trials: int,
-    seed: Seed,
-    progress: bool,
-    at: Callable[[int], Any] = int,
-) -> Iterator[_Judge]:
-    """Check the arguments of a search, over `at` of 1, 2, ..., and show its progress."""
-    if not callable(make_policy):
-        raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
-    _check.kind(instance, "instance", Instance)
-    _check.proportion(error, "error")
-    within = _check.non_negative(within, "within")
-    risk = 1 - _check.proportion(confidence, "confidence")
-    trials, seeds = _check.trials(trials), _check.seed_sequence(seed)
-    _check.flag(progress, "progress")
-    from tqdm import tqdm
-
-    with tqdm(disable=not progress, unit=" plans", leave=False) as bar:
-        yield _Judge(
-            lambda step: make_policy(at(step)), instance, error, within, risk, trials, seeds, bar
-        )
 
 
 class _Planned:
@@ -277,25 +248,39 @@ class _Planned:
         return getattr(self._policy, name)
 
 
-@dataclass
 class _Judge:
-    """Decides, and remembers, whether budgets are enough, or other parameters from 1 on."""
+    """Decides, and remembers, whether budgets are enough, or other parameters: `at` of 1, 2, ...
 
-    make_policy: Callable[[int], Policy]
-    instance: Instance
-    target: float
-    within: float
-    risk: float
-    trials: int
-    seeds: np.random.SeedSequence
-    bar: Any  # tqdm's
+    The other arguments are those of `smallest_budget`, which are checked here.
+    """
 
-    def __post_init__(self) -> None:
-        self.looks = 0
+    def __init__(
+        self,
+        make_policy: Callable[[Any], Policy],
+        at: Callable[[int], Any],
+        instance: Instance,
+        error: float,
+        within: float,
+        confidence: float,
+        trials: int,
+        seed: Seed,
+        progress: bool,
+    ) -> None:
+        if not callable(make_policy):
+            raise TypeError(f"make_policy must be callable, got {type(make_policy).__name__}")
+        self.make_policy, self.at = make_policy, at
+        self.instance = _check.kind(instance, "instance", Instance)
+        self.target = _check.proportion(error, "error")
+        self.within = _check.non_negative(within, "within")
+        self.risk = 1 - _check.proportion(confidence, "confidence")
+        self.trials, self.seeds = _check.trials(trials), _check.seed_sequence(seed)
+        from tqdm import tqdm
+
+        self.bar = tqdm(disable=not _check.flag(progress, "progress"), unit=" plans", leave=False)
         # Half of the relative standard error of the error probability.
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
         self.coarse: Callable[[int], float] = lambda high: high * self.grain
-        self.bounds_decide = True
+        self.looks, self.bounds_decide = 0, True
         self.simulated: set[int] = set()
         self.refusal: ValueError | None = None
         self.plans: dict[int, _Plan | None] = {0: None}
@@ -352,8 +337,13 @@ class _Judge:
             verdict = self._simulated_verdict(errors, done)
             if verdict != "undecided":
                 self.bounds_decide &= done == more
-            # A few trials cost less than bounds, and bounds less than many trials.
-            elif done == more and self._bounds_may_decide(errors / done):
+            # A few trials cost less than bounds, and bounds less than many trials. Of other answers
+            # that are right, bounds do not know.
+            elif (
+                done == more
+                and (self.bounds_decide or self._simulated_verdict(0, self.trials) == "undecided")
+                and not (self.within and errors > self.target * done)
+            ):
                 with suppress(NotExactError):
                     low, high = error_bounds(policy, self.instance, rtol=_COARSE)
                     bounded = self._verdict(0.0 if self.within else low, high)
@@ -373,11 +363,6 @@ class _Judge:
         risk = self.risk / (self.looks * (self.looks + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
-    def _bounds_may_decide(self, error: float) -> bool:
-        """Return whether to ask for bounds: of other answers that are right, they know none."""
-        needed = self.bounds_decide or self._simulated_verdict(0, self.trials) == "undecided"
-        return needed and not (self.within and error > self.target)
-
     def _verdict(self, low: float, high: float) -> Verdict:
         if high <= self.target:
             return "enough"
@@ -389,7 +374,7 @@ class _Judge:
             self.bar.update()
             self.plans[budget] = self.refusal = None
             try:
-                policy = self.make_policy(budget)
+                policy = self.make_policy(self.at(budget))
             except ValueError as refusal:
                 self.refusal = refusal
             else:

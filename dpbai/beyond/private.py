@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from dpbai._check import FloatArray, IntArray
 from dpbai._threads import one_thread
 from dpbai._ties import TIE, ascending, first_smallest
 from dpbai.g_optimal import whitening
+from dpbai.ranking import sorted_rows
 from dpbai.scaling import Span
 
 _AT_ONCE = 64  # so many arms are weighed together
@@ -124,26 +125,15 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     return replace(design, pulls=whole)
 
 
-def by_entries(vectors: FloatArray) -> IntArray:
-    """Return the order in which rows rise by their first entry, then by the second, and so on.
-
-    Of designs that are equally good one has to be taken. Computed in this order, it is the same
-    one, to the last digit, in whichever order the arms are listed.
-    """
-    return np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
-
-
-def distinct(vectors: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the first of each set of equal rows, in the order of `by_entries`, and places in it.
+def distinct(vectors: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return the first of each set of equal rows, in the order of `sorted_rows`, and places in it.
 
     Row i equals the row `first[places[i]]`.
     """
-    order = by_entries(vectors)
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (vectors[order[1:]] != vectors[order[:-1]]).any(axis=1)
+    order, begins = sorted_rows(vectors)
     places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.cumsum(new) - 1
-    return order[new], places
+    places[order] = np.cumsum(begins) - 1
+    return order[begins], places
 
 
 def information(pulls: ArrayLike, noise_ratio: float) -> FloatArray:
@@ -447,6 +437,9 @@ class Division:
     def _start(self) -> tuple[IntArray, IntArray, Position, float]:
         """Where a search begins, with shares of the pulls for pulls: all share alike."""
         arms, rivals = _longest(self.vectors), np.arange(len(self.vectors))
+        if self.fresh and len(self.vectors) > _AT_ONCE:  # the basis, and the ends of all axes
+            ends = self.vectors.argmax(axis=0), self.vectors.argmin(axis=0)
+            arms = rivals = np.unique(np.concatenate([self.basis, *ends]))
         shares = np.full((1, len(arms)), 1 / len(arms))
         return arms, rivals, Position.begin(shares, _even(len(rivals))), 0.0
 
@@ -458,7 +451,7 @@ class Division:
         pull, the arms whose contrasts count, the position, with shares of the pulls for pulls, and
         the bound times w(N).
         """
-        arms, rivals, position, bound = self._start if len(self.vectors) <= _AT_ONCE else self._few
+        arms, rivals, position, bound = self._start
         for _ in range(_ROUNDS if self.hurried else _MORE_ROUNDS):
             game = self._game(arms, rivals, 1, share=0.0)
             position = game.play(position, _STEPS)
@@ -482,14 +475,6 @@ class Division:
             even[:, : len(weights[0]), : len(weights[0])] += weights[0]
             position = Position.begin(shares[None] / shares.sum(), even / 2)
         return arms, rivals, position, bound * float(information(1, self.noise_ratio))
-
-    @property
-    def _few(self) -> tuple[IntArray, IntArray, Position, float]:
-        """Where a search among many arms begins: with the basis, and the ends of all axes."""
-        ends = self.vectors.argmax(axis=0), self.vectors.argmin(axis=0)
-        some = np.unique(np.concatenate([self.basis, *ends]))
-        shares = np.full((1, len(some)), 1 / len(some))
-        return some, some, Position.begin(shares, _even(len(some))), 0.0
 
     def _largest(self, rivals: IntArray, pulls: IntArray) -> float:
         """Return `PrivateDesign.variance`, the largest of a contrast."""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from dpbai._check import FloatArray, IntArray
 from dpbai._ties import ascending
 from dpbai.beyond.contrast import combinations
-from dpbai.beyond.private import information
+from dpbai.beyond.private import distinct, information
 from dpbai.g_optimal import whitening
-from dpbai.ranking import ROUNDING, sorted_rows
+from dpbai.ranking import ROUNDING
 from dpbai.scaling import pivots
 
 _ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
@@ -221,11 +221,9 @@ class Rehearsal:
         estimates, factor, own = self._estimates(first)
         estimates, means = estimates[:runs], self.means[:runs]
         pairs = np.sort(_largest(estimates, 2), axis=1)
-        order, begins = sorted_rows(pairs)
-        which = np.empty(len(pairs), dtype=np.int64)
-        which[order] = np.cumsum(begins) - 1
+        some, which = distinct(pairs)
         variance = 1 / float(information(later, self.noise_ratio))
-        weights = combinations(factor, own, pairs[order[begins]], variance, _STEPS)[which]
+        weights = combinations(factor, own, pairs[some], variance, _STEPS)[which]
         noise = np.abs(weights).sum(axis=1) * np.sqrt(variance) * self.later[0, 0, : len(pairs)]
         lead = (weights * (means - estimates)).sum(axis=1) + noise
         one, other = np.take_along_axis(estimates, pairs, axis=1).T

@@ -25,11 +25,10 @@ from dpbai import _check
 from dpbai._check import FloatArray
 from dpbai.exact.inversion import Variables
 from dpbai.exact.lattice import LatticeVariable
-from dpbai.exact.lattice_form import lattice_form
+from dpbai.exact.lattice_form import Part, log_negative
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError, log_integral
 from dpbai.exact.terms import (
     NotExactError,
-    Term,
     Terms,
     atoms,
     independent_terms,
@@ -37,7 +36,7 @@ from dpbai.exact.terms import (
     two_values,
 )
 from dpbai.instance import Instance
-from dpbai.noise import Laplace, NoNoise
+from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage
 from dpbai.ranking import alike
@@ -78,7 +77,18 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     phase = first_stage(policy, instance, rtol, "[1e-12, 1e-2]").phase
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
-    return _error_of(independent(phase), instance, rtol)
+    phase = independent(phase)
+    settled = _settled(phase, instance)
+    if settled is not None:
+        return settled
+    wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
+    try:
+        return min(float(wrong(phase, instance, rtol)), 1.0)
+    except RoughDensityError as reason:
+        raise NotExactError(
+            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
+            f"little noise) for a relative error of {rtol}: {reason}"
+        ) from reason
 
 
 def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
@@ -104,21 +114,6 @@ def independent(phase: Phase) -> Phase:
             "not the identity"
         )
     return phase
-
-
-def _error_of(phase: Phase, instance: Instance, rtol: float) -> float:
-    """Return the error probability of an `independent` plan."""
-    settled = _settled(phase, instance)
-    if settled is not None:
-        return settled
-    wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
-    try:
-        return min(float(wrong(phase, instance, rtol)), 1.0)
-    except RoughDensityError as reason:
-        raise NotExactError(
-            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
-            f"little noise) for a relative error of {rtol}: {reason}"
-        ) from reason
 
 
 def _settled(phase: Phase, instance: Instance) -> float | None:
@@ -148,22 +143,19 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
             raise NotExactError("without noise, the best arm may win where several arms tie")
         return 1.0
     tied = np.count_nonzero(alike(phase.decoder, instance.best))
-    # Inside, the best arm fails with probability 1 - 1/tied; on the edge of a half-plane, where all
-    # arms tie, with 1 - 1/arms: as if this share of the edge were outside.
-    edge = 1 - tied / len(phase.decoder)
-    outside = _outside(phase, instance, normals, rtol, edge) if len(normals) else 0.0
+    outside = 0.0
+    if len(normals) == 1:
+        # Inside, the best arm fails with probability 1 - 1/tied; on the edge, where all arms tie,
+        # with 1 - 1/arms: as if this share of the edge were outside.
+        edge = 1 - tied / len(phase.decoder)
+        outside = _half_plane(phase, instance, normals[0], rtol, edge)
+    elif len(normals):
+        outside = _outside_wedge(phase, instance, normals, rtol)
     return (outside + (tied - 1)) / tied
 
 
-def _outside(
-    phase: Phase, instance: Instance, normals: FloatArray, rtol: float, edge: float
-) -> float:
-    """Return the probability that a product with one of the normals is negative.
-
-    If there is one normal, the share `edge` of the chance that its product is 0 is added.
-    """
-    if len(normals) == 1:
-        return _half_plane(phase, instance, normals[0], rtol, edge)
+def _outside_wedge(phase: Phase, instance: Instance, normals: FloatArray, rtol: float) -> float:
+    """Return the probability that a product with one of two normals is negative."""
     (first,), (second,) = (_coordinates(phase, instance, rtol, [k]) for k in (0, 1))
     kinks = [-along / across * second.knots for across, along in normals if across]
     spikes = _spikes(first, phase, instance, 0)
@@ -187,8 +179,8 @@ def _outside(
 
     def log_outside(x: FloatArray, slack: FloatArray) -> FloatArray:
         low, high = ends(x)
-        either = np.logaddexp(second.log_below(low, slack[:1]), second.log_above(high, slack[1:]))
-        return np.asarray(either[:, 0])
+        tails = second.log_tail(low, -1, slack[:1]), second.log_tail(high, 1, slack[1:])
+        return np.asarray(np.logaddexp(*tails)[:, 0])
 
     return _integral(first, log_bounds, log_outside, knots, rtol)
 
@@ -223,42 +215,42 @@ def _half_plane(
 ) -> float:
     """Return the probability that the product with a normal is negative, or on a share of 0."""
     weights = normal @ phase.release
-    parts = [
-        (weight, instance.laws[arm], pulls)
-        for weight, arm, pulls in zip(weights.tolist(), phase.pulled, phase.pulls, strict=True)
-        if weight
-    ]
-    terms, form = independent_terms(phase, instance), np.append(weights, normal)
-    log_error = _below_support(phase, instance, terms, form)
-    lattice = lattice_form(parts, phase.noise, normal[normal != 0], edge)
-    if log_error is None and lattice is not None:
-        log_error = lattice.log_below(rtol)
+    parts, noises = _parts(phase, instance, weights), normal[normal != 0]
+    log_error = _below_support(parts, phase.noise, noises)
     if log_error is None:
-        half_space = Variables(terms, form[None], rtol)
+        log_error = log_negative(parts, phase.noise, noises, rtol, edge)
+    if log_error is None:
+        form = np.append(weights, normal)[None]
+        half_space = Variables(independent_terms(phase, instance), form, rtol)
         log_error = float(half_space.log_bounds[0])
         if log_error > SMALLEST_LOG:
             (log_error,) = half_space.log_probabilities(np.zeros(1, dtype=np.int64)).tolist()
     return math.exp(log_error) if log_error > SMALLEST_LOG else 0.0
 
 
-def _below_support(
-    phase: Phase, instance: Instance, terms: list[Term], form: FloatArray
-) -> float | None:
+def _parts(phase: Phase, instance: Instance, weights: FloatArray) -> list[Part]:
+    """Return weight, law and number of rewards of each mean that is not weighted by 0."""
+    return [
+        (float(weights[k]), instance.laws[phase.pulled[k]], phase.pulls[k])
+        for k in np.flatnonzero(weights).tolist()
+    ]
+
+
+def _below_support(parts: list[Part], noise: Noise, noise_weights: FloatArray) -> float | None:
     """Return the log probability that one Laplace noise outweighs means that are never negative.
 
     By the exponential tail of the noise it is E exp(-form / scale) / 2. Elsewhere it is None.
     """
-    *means, last = np.flatnonzero(form).tolist()
-    if not isinstance(phase.noise, Laplace) or max(means, default=0) >= len(phase.pulled):
+    if not isinstance(noise, Laplace) or noise_weights.size > 1:
         return None
-    tilt = 1 / (phase.noise.scale * abs(form[last]))
+    tilt = 1 / (noise.scale * abs(noise_weights[0]))
     log_error = -math.log(2)
-    for k in means:
-        law, weight = instance.laws[phase.pulled[k]], float(form[k])
-        if min(weight * end for end in law.support) < 0 or tilt * abs(weight) >= terms[k].limit:
+    for weight, law, pulls in parts:
+        term = mean_term(law, pulls)
+        if min(weight * end for end in law.support) < 0 or tilt * abs(weight) >= term.limit:
             return None
-        log_mgf = terms[k].log_mgf(np.array([-tilt * weight + 0j]))
-        log_error += float(log_mgf[0].real) - tilt * weight * terms[k].mean
+        log_mgf = term.log_mgf(np.array([-tilt * weight + 0j]))
+        log_error += float(log_mgf[0].real) - tilt * weight * term.mean
     return log_error
 
 
@@ -301,7 +293,7 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
         log_none = np.zeros((2, x.size))
         with np.errstate(divide="ignore"):
             for other, its in zip(others, np.split(slack, sizes), strict=True):
-                log_none += np.log1p(-np.exp(other.log_above(x, its))).sum(axis=1)
+                log_none += np.log1p(-np.exp(other.log_tail(x, 1, its))).sum(axis=1)
             return np.asarray(np.log(-np.expm1(log_none)))
 
     return _integral(best, log_bounds, log_any, knots, rtol)
@@ -326,12 +318,11 @@ def _coordinates(
 
 def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVariable | None:
     """Return a weighted mean of two-valued rewards with Laplace noise; None for others."""
-    entries = np.flatnonzero(phase.release[coordinate]).tolist()
-    if not isinstance(phase.noise, Laplace) or len(entries) != 1:
+    parts = _parts(phase, instance, phase.release[coordinate])
+    if not isinstance(phase.noise, Laplace) or len(parts) != 1:
         return None
-    (entry,) = entries
-    weight, pulls = float(phase.release[coordinate, entry]), phase.pulls[entry]
-    values = two_values(instance.laws[phase.pulled[entry]])
+    ((weight, law, pulls),) = parts
+    values = two_values(law)
     if values is None:
         return None
     low, high, share = values
@@ -350,9 +341,7 @@ def _spikes(
     compared with the distances of these sums. An integral could miss them.
     """
     width, discrete = phase.noise.standard_deviation, []
-    for entry in np.flatnonzero(phase.release[coordinate]).tolist():
-        law, pulls = instance.laws[phase.pulled[entry]], phase.pulls[entry]
-        weight = float(phase.release[coordinate, entry])
+    for weight, law, pulls in _parts(phase, instance, phase.release[coordinate]):
         deviation, step = abs(weight) * mean_term(law, pulls).deviation, 0.0
         values = np.zeros(0)
         if isinstance(law, Bernoulli | Empirical):

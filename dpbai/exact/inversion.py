@@ -126,41 +126,11 @@ class Variables:
             )
         return np.where(left, self._inverses[0](offsets, np.where(left, slack, np.inf)), result)
 
-    def log_above(self, x: FloatArray, slack: FloatArray) -> FloatArray:
-        """Return log P(Z > x), as `log_density`; `x` may be infinite."""
-        return self._tail(x, 1, slack)
+    def log_tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
+        """Return log P(Z > x) for `side` 1, log P(Z < x) for -1, as `log_density`.
 
-    def log_below(self, x: FloatArray, slack: FloatArray) -> FloatArray:
-        """Return log P(Z < x), as `log_above`."""
-        return self._tail(x, -1, slack)
-
-    def log_bound(self, x: FloatArray, side: int) -> FloatArray:
-        """Return a Chernoff bound of P(Z > x) for `side` 1, of P(Z < x) for -1; shape (R, N).
-
-        With `side` 0 it is of the order of the density.
+        `x` may be infinite.
         """
-        return self._inverses[side].bound(x - self.means[:, None])
-
-    @cached_property
-    def log_bounds(self) -> FloatArray:
-        """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
-        # Around the optimal tilt of a normal form.
-        best = np.maximum(self.means / self.deviations, 0.1) / self.deviations
-        tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
-        tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
-        rows = np.arange(len(tilts))[:, None]
-        exponents = self.log_mgf(rows, -tilts.astype(complex)).real - self.means[:, None] * tilts
-        return np.asarray(np.minimum(np.nan_to_num(exponents, nan=np.inf).min(axis=1), 0.0))
-
-    def log_probabilities(self, rows: IntArray) -> FloatArray:
-        """Return log P(Z < 0) for some of the forms, or raise RoughDensityError."""
-        some = Variables(self.terms, self.weights[rows], self.rtol)
-        low, high = some.log_below(np.zeros(1), np.zeros(1))[:, :, 0]
-        if (low < high).any():
-            raise RoughDensityError("an event lies beyond the reach of double precision")
-        return np.asarray(high)
-
-    def _tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
         offsets = x - self.means[:, None]
         result = np.tile(np.where(side * offsets == np.inf, -np.inf, 0.0), (2, 1, 1))
         asked = np.where(np.isfinite(offsets), slack, np.inf)
@@ -180,6 +150,29 @@ class Variables:
                 rest = small if sign == side else np.log1p(-np.exp(small[::-1]))
             np.copyto(result, rest, where=np.isfinite(own))
         return result
+
+    def log_bound(self, x: FloatArray, side: int) -> FloatArray:
+        """Return Chernoff bounds of `log_tail`, or of the order of the density if `side` is 0."""
+        return self._inverses[side].bound(x - self.means[:, None])
+
+    @cached_property
+    def log_bounds(self) -> FloatArray:
+        """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
+        # Around the optimal tilt of a normal form.
+        best = np.maximum(self.means / self.deviations, 0.1) / self.deviations
+        tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
+        tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
+        rows = np.arange(len(tilts))[:, None]
+        exponents = self.log_mgf(rows, -tilts.astype(complex)).real - self.means[:, None] * tilts
+        return np.asarray(np.minimum(np.nan_to_num(exponents, nan=np.inf).min(axis=1), 0.0))
+
+    def log_probabilities(self, rows: IntArray) -> FloatArray:
+        """Return log P(Z < 0) for some of the forms, or raise RoughDensityError."""
+        some = Variables(self.terms, self.weights[rows], self.rtol)
+        low, high = some.log_tail(np.zeros(1), -1, np.zeros(1))[:, :, 0]
+        if (low < high).any():
+            raise RoughDensityError("an event lies beyond the reach of double precision")
+        return np.asarray(high)
 
     def _beside_pole(
         self, offsets: FloatArray, sign: int, slack: FloatArray, result: FloatArray, *, tail: bool

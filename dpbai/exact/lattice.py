@@ -78,20 +78,15 @@ class LatticeVariable:
         _, left, right = self._parts(x)
         return self._logs((left + right) / self._scale)
 
-    def log_above(self, x: FloatArray, _slack: FloatArray | None = None) -> FloatArray:
-        """Return log P(Z > x), shape (2, 1, N), infinities allowed."""
+    def log_tail(self, x: FloatArray, side: int, _slack: FloatArray | None = None) -> FloatArray:
+        """Return log P(Z > x) for `side` 1, log P(Z < x) for -1; infinities are allowed."""
         at, left, right = self._parts(x)
-        return self._logs(np.minimum(self._right[at] - right + left, 1.0))
-
-    def log_below(self, x: FloatArray, _slack: FloatArray | None = None) -> FloatArray:
-        """Return log P(Z < x), shape (2, 1, N), infinities allowed."""
-        at, left, right = self._parts(x)
-        return self._logs(np.minimum(self._left[at] - left + right, 1.0))
+        tail = self._right[at] - right + left if side > 0 else self._left[at] - left + right
+        return self._logs(np.minimum(tail, 1.0))
 
     def log_bound(self, x: FloatArray, side: int) -> FloatArray:
         """Return the tail on that side, or the density if `side` is 0: shape (1, N)."""
-        function = {0: self.log_density, 1: self.log_above, -1: self.log_below}[side]
-        return np.asarray(function(x)[0])
+        return np.asarray((self.log_tail(x, side) if side else self.log_density(x))[0])
 
     @cached_property
     def scan(self) -> FloatArray:

@@ -14,7 +14,7 @@ the rounding error. Without noise D can be c, which is a tie: a share of its cha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import optimize, special
@@ -26,6 +26,9 @@ from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.ranking import ROUNDING
 from dpbai.rewards import RewardLaw
 
+Part = tuple[float, RewardLaw, int]
+"""Weight, law and number of the rewards of a mean."""
+
 _SAME_STEP = 1e-14
 _MOST_TILT = 600.0
 _SPREAD_OUT = 1.0  # deviation of Gaussian noise in steps, from which Poisson's formula is short
@@ -36,24 +39,23 @@ _WIDEST = 1e100  # in steps; wider noise makes no difference in doubles
 _MOST_NODES = 2**22
 
 
-def lattice_form(
-    parts: Sequence[tuple[float, RewardLaw, int]],
-    noise: Noise,
-    noise_weights: FloatArray,
-    tie: float = 0.5,
-) -> LatticeForm | None:
-    """Return a weighted sum of means of two-valued rewards and noise, on a lattice.
+def log_negative(
+    parts: Sequence[Part], noise: Noise, noise_weights: FloatArray, rtol: float, tie: float = 0.5
+) -> float | None:
+    """Return the log probability that a sum of weighted means of rewards and of noise is negative.
 
-    It is None if rewards have more values, their lattices different spacings, or the noise is
-    neither Gaussian, nor one Laplace variate or two of the same scale, nor none.
+    It is None unless the sum is on a lattice: if rewards have more than two values, their lattices
+    different spacings, or the noise is neither Gaussian, nor one Laplace variate or two of the same
+    scale, nor none.
 
     Parameters
     ----------
-    parts : sequence of (float, RewardLaw, int)
-        Weight, law and number of the rewards of each mean.
+    parts : sequence of Part
     noise : Noise
     noise_weights : ndarray
         One for each noise, none of them 0.
+    rtol : float
+        Relative error of the probability.
     tie : float, default 0.5
         The share of a tie that counts, without noise: half of it between two arms.
     """
@@ -78,7 +80,61 @@ def lattice_form(
     level = -offset / step
     if not width and abs(level - round(level)) <= ROUNDING * sum(n for n, *_ in sums):
         level = round(level)
-    return LatticeForm(sums, level, noise, sizes.size, min(width / step, _WIDEST), tie)
+    whole, spread = math.floor(level), min(width / step, _WIDEST)
+    mean = math.fsum(sign * n * p for n, p, sign in sums)
+    deviation = math.sqrt(sum(n * p * (1 - p) for n, p, _ in sums))
+    limit = _MOST_TILT
+    if isinstance(noise, Laplace):
+        limit = min(math.sqrt(2 * sizes.size) / spread, limit)
+    elif 0 < spread <= _SPREAD_OUT:
+        limit = min(60 / spread**2, limit)  # within the terms of `_log_noise`
+
+    def exponents(z: ComplexArray) -> ComplexArray:
+        """Return log E exp(z (D - whole)), and what `_log_noise` adds."""
+        total = z * (mean - whole)
+        for pulls, share, sign in sums:
+            deviations, shares = np.array([-share, 1 - share]), np.array([1 - share, share])
+            total = total + pulls * discrete_log_mgf(sign * z, deviations, shares)
+        return np.asarray(total + _log_noise(z, noise, sizes.size, spread, level - whole, tie))
+
+    return _inverted(exponents, deviation + spread, limit, rtol)
+
+
+def _inverted(
+    exponents: Callable[[ComplexArray], ComplexArray], width: float, limit: float, rtol: float
+) -> float:
+    """Return the logarithm of the integral over one period, along the best line of -limit..0."""
+    least_tilt = 1e-3 / (width + 1)
+    span = math.log(least_tilt), math.log(max(limit * (1 - 1e-9), 2 * least_tilt))
+
+    def exponent(log_tilt: float) -> float:
+        return float(exponents(-np.exp([log_tilt]).astype(complex))[0].real)
+
+    best = optimize.minimize_scalar(exponent, bounds=span, method="bounded")
+    tilt, least, digits = -math.exp(best.x), float(best.fun), 6 - math.log(rtol)
+    # Chernoff bounds say how many integers matter, and the integrand at which angles.
+    others = -np.exp(np.linspace(*span, _rungs(span[1] - span[0])))
+    gaps = others - tilt
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ends = (exponents(others.astype(complex)).real - least + digits) / gaps
+    high = np.where(gaps > 0, ends, np.inf).min()
+    low = np.where(gaps < 0, ends, -np.inf).max()
+    if not math.isfinite(high - low):
+        raise RoughDensityError("an event lies beyond the reach of double precision")
+    count = 2 * math.ceil((high - low) / 2) + 1
+    lowest = min(least_tilt, 1)
+    angles = np.geomspace(lowest, math.pi, _rungs(math.log(math.pi / lowest)))
+    sizes = exponents(np.asarray(tilt + 1j * angles)).real - least
+    relevant = np.flatnonzero(sizes + np.log(angles / angles[0]) > -digits)
+    most = angles[min(int(relevant.max(initial=-1)) + 1, angles.size - 1)]
+    needed = min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1
+    if needed > _MOST_NODES:
+        raise RoughDensityError(f"it would take {needed} nodes")
+    nodes = np.arange(needed)
+    terms = np.exp(exponents(tilt + 2j * math.pi / count * nodes) - least)
+    terms[0] /= 2
+    total = float(terms.real.sum())  # 0 or less by rounding if the event is impossible
+    return least + math.log(2 * total / count) if total > 0 else -math.inf
 
 
 def _rungs(width: float) -> int:
@@ -86,117 +142,32 @@ def _rungs(width: float) -> int:
     return max(_LADDER, math.ceil(4 * width))
 
 
-class LatticeForm:
-    """An integer D = sum of +-Binomial(n, p), plus noise N, and a level.
-
-    Parameters
-    ----------
-    sums : list of (int, float, int)
-        n, p and sign of each.
-    level : float
-    noise : Noise
-        Its law, except for the scale.
-    noises : int
-        How many of it are added, of the same scale.
-    spread : float
-        Standard deviation of N.
-    tie : float
-        The share of P(D = level) that counts, without noise.
-    """
-
-    def __init__(
-        self,
-        sums: list[tuple[int, float, int]],
-        level: float,
-        noise: Noise,
-        noises: int,
-        spread: float,
-        tie: float,
-    ) -> None:
-        self.sums, self.noise, self.noises, self.spread = sums, noise, noises, spread
-        self.tie = tie
-        self.level = math.floor(level)
-        self.beyond = level - self.level
-        self.deviation = math.sqrt(sum(n * p * (1 - p) for n, p, _ in sums))
-        self.mean = math.fsum(sign * n * p for n, p, sign in sums)
-        self.limit = _MOST_TILT
-        if isinstance(noise, Laplace):
-            self.rate = math.sqrt(2 * noises) / spread
-            self.limit = min(self.rate, self.limit)
-        elif spread and spread <= _SPREAD_OUT:
-            self.limit = min(self.limit, 60 / spread**2)  # within the terms below
-
-    def log_below(self, rtol: float) -> float:
-        """Return log P(D + N < level), and the share of a tie, to a relative error of `rtol`."""
-        least_tilt = 1e-3 / (self.deviation + self.spread + 1)
-        span = math.log(least_tilt), math.log(max(self.limit * (1 - 1e-9), 2 * least_tilt))
-
-        def exponent(log_tilt: float) -> float:
-            return float(self._exponents(-np.exp([log_tilt]).astype(complex))[0].real)
-
-        best = optimize.minimize_scalar(exponent, bounds=span, method="bounded")
-        tilt, least, digits = -math.exp(best.x), float(best.fun), 6 - math.log(rtol)
-        # Chernoff bounds say how many integers matter, and the integrand at which angles.
-        others = -np.exp(np.linspace(*span, _rungs(span[1] - span[0])))
-        gaps = others - tilt
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ends = (self._exponents(others.astype(complex)).real - least + digits) / gaps
-        high = np.where(gaps > 0, ends, np.inf).min()
-        low = np.where(gaps < 0, ends, -np.inf).max()
-        if not math.isfinite(high - low):
-            raise RoughDensityError("an event lies beyond the reach of double precision")
-        count = 2 * math.ceil((high - low) / 2) + 1
-        lowest = min(least_tilt, 1)
-        angles = np.geomspace(lowest, math.pi, _rungs(math.log(math.pi / lowest)))
-        sizes = self._exponents(np.asarray(tilt + 1j * angles)).real - least
-        relevant = np.flatnonzero(sizes + np.log(angles / angles[0]) > -digits)
-        most = angles[min(int(relevant.max(initial=-1)) + 1, angles.size - 1)]
-        needed = min((count - 1) // 2, math.ceil(most / (2 * math.pi) * count)) + 1
-        if needed > _MOST_NODES:
-            raise RoughDensityError(f"it would take {needed} nodes")
-        nodes = np.arange(needed)
-        terms = np.exp(self._exponents(tilt + 2j * math.pi / count * nodes) - least)
-        terms[0] /= 2
-        total = float(terms.real.sum())  # 0 or less by rounding if the event is impossible
-        return least + math.log(2 * total / count) if total > 0 else -math.inf
-
-    def _exponents(self, z: ComplexArray) -> ComplexArray:
-        return np.asarray(self._log_lattice(z) + self._log_noise(z))
-
-    def _log_lattice(self, z: ComplexArray) -> ComplexArray:
-        """Return log E exp(z (D - level))."""
-        total = z * (self.mean - self.level)
-        for pulls, share, sign in self.sums:
-            deviations, shares = np.array([-share, 1 - share]), np.array([1 - share, share])
-            total = total + pulls * discrete_log_mgf(sign * z, deviations, shares)
-        return np.asarray(total)
-
-    def _log_noise(self, z: ComplexArray) -> ComplexArray:
-        """Return the logarithm of the sum over k of e^(z k) P(N < k + beyond)."""
-        sure = -1 / np.expm1(z)
-        if isinstance(self.noise, Laplace):
-            rate, f = self.rate, self.beyond
-            left, right = -np.expm1(-(z + rate)), -np.expm1(z - rate)
-            below, above = np.exp(-z - rate * (1 - f)), np.exp(-rate * f)
-            if self.noises == 1:
-                below, above = below / (2 * left), above / (2 * right)
-            else:
-                below *= (2 - rate * f + rate / left) / (4 * left)
-                above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
-            with np.errstate(divide="ignore"):  # far beyond the rate they cancel
-                return np.asarray(np.log(below + sure - above))
-        if not self.spread:
-            return np.asarray(np.log(sure - (1 - self.tie if self.beyond == 0 else 0.0)))
-        if self.spread > _SPREAD_OUT:
-            turned = z[:, None] + 2j * math.pi * _PERIODS
-            exponents = (self.spread * turned) ** 2 / 2 - self.beyond * turned
-            middle = exponents[:, _PERIODS.size // 2]
-            series = (np.exp(exponents - middle[:, None]) / -turned).sum(axis=1)
-            return np.asarray(middle + np.log(series))
-        # The terms and, from the last one on, the geometric series.
-        exponents = np.multiply.outer(z, _TERMS) + special.log_ndtr(
-            (_TERMS + self.beyond) / self.spread
-        )
-        exponents[:, -1] += np.log(sure)
-        largest = exponents.real.max(axis=1)
-        return np.asarray(largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1)))
+def _log_noise(
+    z: ComplexArray, noise: Noise, noises: int, spread: float, beyond: float, tie: float
+) -> ComplexArray:
+    """Return the logarithm of the sum over k of e^(z k) P(N < k + beyond)."""
+    sure = -1 / np.expm1(z)
+    if isinstance(noise, Laplace):
+        rate, f = math.sqrt(2 * noises) / spread, beyond
+        left, right = -np.expm1(-(z + rate)), -np.expm1(z - rate)
+        below, above = np.exp(-z - rate * (1 - f)), np.exp(-rate * f)
+        if noises == 1:
+            below, above = below / (2 * left), above / (2 * right)
+        else:
+            below *= (2 - rate * f + rate / left) / (4 * left)
+            above *= (2 + rate * f + rate * np.exp(z - rate) / right) / (4 * right)
+        with np.errstate(divide="ignore"):  # far beyond the rate they cancel
+            return np.asarray(np.log(below + sure - above))
+    if not spread:
+        return np.asarray(np.log(sure - (1 - tie if beyond == 0 else 0.0)))
+    if spread > _SPREAD_OUT:
+        turned = z[:, None] + 2j * math.pi * _PERIODS
+        exponents = (spread * turned) ** 2 / 2 - beyond * turned
+        middle = exponents[:, _PERIODS.size // 2]
+        series = (np.exp(exponents - middle[:, None]) / -turned).sum(axis=1)
+        return np.asarray(middle + np.log(series))
+    # The terms and, from the last one on, the geometric series.
+    exponents = np.multiply.outer(z, _TERMS) + special.log_ndtr((_TERMS + beyond) / spread)
+    exponents[:, -1] += np.log(sure)
+    largest = exponents.real.max(axis=1)
+    return np.asarray(largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1)))

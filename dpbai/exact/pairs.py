@@ -67,7 +67,8 @@ class _Pairs:
         self.limits: FloatArray = forms.terms.limits
         best = np.maximum(forms.means / forms.deviations, 1.0) / forms.deviations
         # Along the ray to the optimal tilts of each form, as if normal.
-        ray = best[self.rows] / np.maximum(1, self._load(self.rows, best[self.rows]))
+        tilted = (forms.weights[self.rows] * best[self.rows][:, :, None]).sum(axis=0)
+        ray = best[self.rows] / np.maximum(1, (np.abs(tilted) / self.limits).max(axis=1))
         tried = 0.95 * ray[:, :, None] * _RAY
         exponents = self.log_mgf(self.rows, tried.astype(complex)).real
         chosen = np.where(np.isfinite(exponents), exponents, np.inf).argmin(axis=1)
@@ -88,11 +89,6 @@ class _Pairs:
             tilts[axis] = tried[axis, np.arange(pairs.size), chosen]
         self.tilts[:, pairs] = tilts
         self.levels[pairs] = self.log_mgf(rows, tilts[:, :, None].astype(complex)).real[:, 0]
-
-    def _load(self, rows: IntArray, tilts: FloatArray) -> FloatArray:
-        """Return the largest share of its limit that a term is tilted by."""
-        tilted = (self.forms.weights[rows] * tilts[:, :, None]).sum(axis=0)
-        return np.asarray((np.abs(tilted) / self.limits).max(axis=1))
 
     def _room(self, rows: IntArray, tilts: FloatArray, axis: int) -> FloatArray:
         """Return by how much one of the tilts may grow."""

@@ -10,9 +10,6 @@ from scipy import linalg
 
 from dpbai._check import FloatArray
 
-LogFunction = Callable[[FloatArray], FloatArray]
-SlackFunction = Callable[[FloatArray, FloatArray], FloatArray]
-
 SMALLEST_LOG = -575.0
 """Logarithm of 1e-250: products and sums with it are still normal doubles."""
 
@@ -30,8 +27,8 @@ _WEIGHTS = linalg.block_diag(_COARSE[1], _FINE[1])
 
 
 def log_integral(
-    log_function: SlackFunction,
-    log_bound: LogFunction,
+    log_function: Callable[[FloatArray, FloatArray], FloatArray],
+    log_bound: Callable[[FloatArray], FloatArray],
     scan: FloatArray,
     knots: FloatArray,
     rtol: float,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,30 +126,25 @@ def _normal(z: ComplexArray, deviation: FloatArray) -> ComplexArray:
 
 def mean_term(law: RewardLaw, pulls: int) -> Term:
     """Return the mean of `pulls` rewards; NotExactError if its transform is unknown."""
-    one, parameters, variance = _one_reward(law)
-    limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
-    smooth = isinstance(law, Uniform) and law.mean > 0
-    deviation = math.sqrt(variance / pulls)
-    return Term(one, (pulls, *parameters), limit, law.mean, deviation, decays=smooth)
-
-
-def _one_reward(law: RewardLaw) -> tuple[Callable[..., ComplexArray], tuple[float, ...], float]:
-    """Return what gives a `Term` the transform of a mean, its parameters, and one's variance."""
+    transform: Callable[..., ComplexArray]
+    parameters: tuple[float, ...] = (pulls, law.mean)
     if type(law) is Uniform:
-        return _uniform_log_mgf, (law.mean,), law.mean**2 / 3
-    if type(law) is Bernoulli:
-        return _bernoulli_log_mgf, (law.mean,), law.mean * (1 - law.mean)
-    if type(law) is Empirical:
+        transform, variance = _uniform_log_mgf, law.mean**2 / 3
+    elif type(law) is Bernoulli:
+        transform, variance = _bernoulli_log_mgf, law.mean * (1 - law.mean)
+    elif type(law) is Empirical:
         deviations, shares = law.values - law.mean, law.shares
-
-        def log_mgf(z: ComplexArray, pulls: FloatArray) -> ComplexArray:
-            with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
-                return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
-
-        return log_mgf, (), float(shares @ deviations**2)
-    raise NotExactError(
-        f"the law of a mean of {type(law).__name__} rewards has no closed form that is known here"
-    )
+        transform, parameters = partial(_mean_log_mgf, deviations, shares), (pulls,)
+        variance = float(shares @ deviations**2)
+    else:
+        raise NotExactError(
+            f"the law of a mean of {type(law).__name__} rewards has no closed form that is known "
+            "here"
+        )
+    limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
+    smooth = type(law) is Uniform and law.mean > 0
+    deviation = math.sqrt(variance / pulls)
+    return Term(transform, parameters, limit, law.mean, deviation, decays=smooth)
 
 
 def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
@@ -187,10 +183,15 @@ def _uniform_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> Co
     return np.asarray(pulls * result)
 
 
-def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
-    deviations, shares = np.stack([-mean, 1 - mean]), np.stack([1 - mean, mean])
+def _mean_log_mgf(
+    deviations: FloatArray, shares: FloatArray, z: ComplexArray, pulls: FloatArray
+) -> ComplexArray:
     with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
         return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
+
+
+def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
+    return _mean_log_mgf(np.stack([-mean, 1 - mean]), np.stack([1 - mean, mean]), z, pulls)
 
 
 class Terms:

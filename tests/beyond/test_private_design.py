@@ -12,7 +12,7 @@ from oracles import bad_features
 
 import dpbai
 from dpbai import private_design
-from dpbai.beyond.private import Division, by_entries
+from dpbai.beyond.private import Division, distinct
 
 
 def largest_variance(vectors, pulls, epsilon):
@@ -222,9 +222,12 @@ def test_a_design_spends_its_pulls_and_tells_every_contrast(features, more, powe
 
 
 @given(st.lists(st.lists(st.integers(-1, 1), min_size=3, max_size=3), min_size=1, max_size=20))
-def test_arms_are_taken_by_their_first_entry_then_the_second_and_so_on(rows):
+def test_distinct_arms_are_taken_by_their_first_entry_then_the_second_and_so_on(rows):
     vectors = np.array(rows, dtype=float)
-    assert vectors[by_entries(vectors)].tolist() == sorted(rows)
+    first, places = distinct(vectors)
+    assert vectors[first].tolist() == [list(row) for row in sorted(set(map(tuple, rows)))]
+    assert first.tolist() == [rows.index(rows[arm]) for arm in first]
+    assert vectors[first[places]].tolist() == rows
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -677,6 +677,7 @@ def first_two_rows(decoder, best):
 
 ORIGINAL_CONE = exact.cone
 NOISE_TERM, MEAN_TERM = terms.noise_term, terms.mean_term
+TAIL = inversion.Variables.log_tail
 
 
 @pytest.mark.parametrize("mutant", [half_a_cone, first_two_rows])
@@ -690,7 +691,7 @@ def test_wrong_cones_are_caught(monkeypatch, mutant):
     [
         (terms, "noise_term", lambda noise: NOISE_TERM(dpbai.Laplace(noise.scale / 2))),
         (terms, "mean_term", lambda law, n: MEAN_TERM(dpbai.Uniform(0.9 * law.mean), n)),
-        (inversion.Variables, "log_above", inversion.Variables.log_below),
+        (inversion.Variables, "log_tail", lambda self, x, side, slack: TAIL(self, x, -side, slack)),
     ],
     ids=["noise of the wrong scale", "smaller rewards", "the wrong tail"],
 )

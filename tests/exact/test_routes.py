@@ -20,7 +20,7 @@ from scipy import stats
 import dpbai
 from dpbai.exact import NotExactError, error
 from dpbai.exact.inversion import Variables
-from dpbai.exact.lattice_form import lattice_form
+from dpbai.exact.lattice_form import log_negative
 from dpbai.exact.quadrature import RoughDensityError
 from dpbai.exact.terms import atoms, independent_terms
 
@@ -104,8 +104,8 @@ def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, f
     form = np.append(weights, weights)
 
     def by_lattice() -> float | None:
-        lattice = lattice_form(parts, phase.noise, weights)
-        return None if lattice is None else math.exp(lattice.log_below(1e-9))
+        log_error = log_negative(parts, phase.noise, weights, 1e-9)
+        return None if log_error is None else math.exp(log_error)
 
     def by_inversion() -> float | None:
         return math.exp(Variables(terms, form[None], 1e-9).log_probabilities(np.array([0]))[0])
