@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,13 +35,14 @@ from dpbai.beyond.private import (
     Division,
     PrivateDesign,
     distinct,
+    every_sum,
     information,
+    laplace,
     noise_ratio,
     whole_pulls,
 )
 from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
 from dpbai.g_optimal import whitening
-from dpbai.noise import Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING, sorted_rows
 from dpbai.scaling import Span
@@ -220,15 +221,9 @@ class DPDesign:
         """The timetable, and whether the first phase pulls all arms equally often."""
         arms = self.features.shape[0]
         least = max(1, len(self._division.basis))
+        misfit, anywhere = self._tau > 0, self._anywhere
         candidates = list(
-            timetables(
-                arms,
-                self.budget,
-                least,
-                self.phases,
-                misfit=self._tau > 0,
-                anywhere=self._anywhere,
-            )
+            timetables(arms, self.budget, least, self.phases, misfit=misfit, anywhere=anywhere)
         )
         # Where no pull has information, or two arms alone can lead, there is nothing to rehearse.
         if len(candidates) == 1 or not len(self._division.basis) or self._two is not None:
@@ -239,7 +234,7 @@ class DPDesign:
         pulls[0, begins] = self._division.best(self.budget).pulls
         pulls[1] = self.budget // arms
         fewest = min(timetable.pulls[0] for timetable in candidates)
-        even = self._tau > 0 and arms <= min(fewest, _MOST_ARMS)
+        even = misfit and arms <= min(fewest, _MOST_ARMS)
         rehearsals = [
             Rehearsal(vectors, each, self._division.noise_ratio, candidates, self._tau)
             for each in pulls[: 1 + even]
@@ -296,7 +291,7 @@ class DPDesign:
             active=active,
             pulled=pulled,
             pulls=pulls,
-            noise=self._noise,
+            noise=laplace(self.epsilon),
             keep=keep,
             release_matrix=matrix,
             decoder_matrix=posterior.decoder(active),
@@ -309,20 +304,20 @@ class DPDesign:
         Each pulled arm moves one coordinate by 1. At most all active arms are pulled, and no sum is
         larger than all pulls of the phase, on which its rounding depends.
         """
-        arms = range(self.features.shape[0])
+        arms = tuple(range(len(self.features)))
         if index == 1:
             return (self.phase(1, arms),)
-        size, keep = self.timetable.sizes[index - 1 : index + 1]
-        active, total = tuple(arms[:size]), self.timetable.pulls[index - 1]
-        sums = np.diag(np.full(size, float(total)))
-        plans = [
-            Phase(index, active, active, (total,) * size, self._noise, keep, sums, np.eye(size))
-        ]
-        if self.timetable.anywhere:  # one number, to which all arms may add
-            every, one = (total,) * len(arms), np.full((1, len(arms)), float(total))
-            decoder = np.zeros((size, 1))
-            plans.append(Phase(index, active, tuple(arms), every, self._noise, keep, one, decoder))
-        return tuple(plans)
+        sizes, total = self.timetable.sizes, self.timetable.pulls[index - 1]
+        plan = every_sum(index, sizes, total, self.epsilon)
+        if not self.timetable.anywhere:
+            return (plan,)
+        # One number, to which all arms may add.
+        every, release = (total,) * len(arms), np.full((1, len(arms)), float(total))
+        decoder = np.zeros((len(plan.active), 1))
+        other = replace(
+            plan, pulled=arms, pulls=every, release_matrix=release, decoder_matrix=decoder
+        )
+        return plan, other
 
     def _plan(self, index: int, active: tuple[int, ...], posterior: Posterior) -> Plan:
         """Return which arms to pull, how often, and what to release of their means."""
@@ -343,11 +338,8 @@ class DPDesign:
         if len(arms) == len(active) == 2 and total > 1:
             half = (total // 2,) * 2
             difference = np.diff(np.diag(half)[::-1], axis=0).astype(np.float64)
-            contrast = vectors[0] - vectors[1]
-            both = posterior.information + _information(
-                *posterior.observation((arms, half, difference))
-            )
-            if contrast @ _inverse(both) @ contrast < design.variance * (1 - ROUNDING):
+            variance = posterior.variance((arms, half, difference), arms)
+            if variance < design.variance * (1 - ROUNDING):
                 return active, half, difference
         chosen = sorted((arm, n) for arm, n in zip(arms, design.pulls.tolist(), strict=True) if n)
         pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())
@@ -368,7 +360,7 @@ class DPDesign:
         total, before = self.timetable.pulls[1], self._posterior(first, arms, ())
         weights = combination(
             before.vectors @ whitening(before.vectors[:0], np.empty(0), before.information),
-            self._tau**2 * self._left(arms, first),
+            self._tau**2 * self._left(first)[arms],
             pair,
             1 / float(information(total, self._division.noise_ratio)),
         )
@@ -396,7 +388,7 @@ class DPDesign:
         place[pair] = 1 / 2, -1 / 2
         unit = np.abs(weights).max() / np.abs(release).max()
         decoder = unit * place[self._places, None]
-        return Phase(1, active, pulled, pulls, self._noise, 1, release, decoder)
+        return Phase(1, active, pulled, pulls, laplace(self.epsilon), 1, release, decoder)
 
     def _prior(self, arms: Sequence[int] | IntArray) -> Posterior:
         vectors = np.asarray(self._division.vectors[self._places[np.asarray(arms, dtype=np.intp)]])
@@ -411,31 +403,29 @@ class DPDesign:
         """
         pulled, _, matrix = first
         rows, precision = self._prior(pulled).observation(first)
-        pulls, factors = np.linalg.norm(matrix, axis=1), self._factors(first)
-        prior = self._prior(arms)
+        prior, left = self._prior(arms), self._left(first)
+        factors = left[list(pulled)] if self._tau else 1.0
         vectors, linear, precision = prior.vectors, rows.T, precision * factors
         information = prior.information + _information(rows, precision)
         if self._tau:
-            left = self._left(arms, first)
-            deviations = self._tau * np.sqrt(left)
-            columns = np.equal.outer(arms, own) * deviations[:, None]
-            vectors = np.hstack([vectors * left[:, None], columns])
+            left = left[list(arms), None]
+            columns = np.equal.outer(arms, own) * self._tau * np.sqrt(left)
+            vectors = np.hstack([vectors * left, columns])
             information = linalg.block_diag(information, np.eye(len(own)))
-            each = self._tau * pulls / np.sqrt(factors)
+            each = self._tau * np.linalg.norm(matrix, axis=1) / np.sqrt(factors)
             linear = np.vstack([linear, np.equal.outer(own, pulled) * each])
         releases = [(linear, precision)]
         return Posterior(tuple(arms), vectors, information, prior.noise_ratio, releases)
 
-    def _factors(self, first: Plan) -> FloatArray:
-        """Return f_i of the arms that the first phase pulls."""
-        _, precision = self._prior(first[0]).observation(first)
-        return np.asarray(
-            1 / (1 + self._tau**2 * precision * np.linalg.norm(first[2], axis=1) ** 2)
+    def _left(self, first: Plan) -> FloatArray:
+        """Return f_i of all arms: which part of the variance of delta_i the first phase leaves."""
+        pulled, _, matrix = first
+        _, precision = self._prior(pulled).observation(first)
+        left = np.ones(len(self.features))
+        left[list(pulled)] = 1 / (
+            1 + self._tau**2 * precision * np.linalg.norm(matrix, axis=1) ** 2
         )
-
-    def _left(self, arms: Sequence[int] | IntArray, first: Plan) -> FloatArray:
-        """Return f_i of some arms: which part of the variance of delta_i the first phase leaves."""
-        return np.asarray(1 + np.equal.outer(arms, first[0]) @ (self._factors(first) - 1))
+        return left
 
     @cached_property
     def _tau(self) -> float:
@@ -472,10 +462,6 @@ class DPDesign:
     def _division(self) -> Division:
         basis, coordinates = Span(self._model[self._distinct[0]]).canonical
         return Division(coordinates, basis, noise_ratio(self.epsilon, self.budget))
-
-    @property
-    def _noise(self) -> Noise:
-        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
 
     @cached_property
     def _first(self) -> PrivateDesign:

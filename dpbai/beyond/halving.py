@@ -22,8 +22,9 @@ from itertools import pairwise
 import numpy as np
 
 from dpbai import _check
+from dpbai.beyond.private import every_sum, laplace
 from dpbai.instance import Instance, check_one_best
-from dpbai.noise import Laplace, Noise, NoNoise, exp_bound
+from dpbai.noise import exp_bound
 from dpbai.phase import Phase
 from dpbai.policies import ODLinBAI
 from dpbai.scaling import Span
@@ -64,27 +65,18 @@ class DPHalving(ODLinBAI):
         pulls = np.array(plan.pulls, dtype=np.float64)
         return replace(
             plan,
-            noise=self._noise,
+            noise=laplace(self.epsilon),
             release_matrix=np.diag(pulls),
             decoder_matrix=plan.decoder @ (plan.release / pulls),
         )
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan whose privacy bounds that of every plan of phase `index`."""
-        size, keep = self.sizes[index - 1 : index + 1]
-        active, most = tuple(range(size)), math.ceil(self.pulls_per_phase)
-        sums = np.diag(np.full(size, float(most)))
-        return (
-            Phase(index, active, active, (most,) * size, self._noise, keep, sums, np.eye(size)),
-        )
+        return (every_sum(index, self.sizes, math.ceil(self.pulls_per_phase), self.epsilon),)
 
     def error_bound(self, instance: Instance) -> float:
         """Return the value of `halving_bound`."""
         return halving_bound(self, instance).value
-
-    @property
-    def _noise(self) -> Noise:
-        return NoNoise() if math.isinf(self.epsilon) else Laplace(1 / self.epsilon)
 
 
 @dataclass(frozen=True)

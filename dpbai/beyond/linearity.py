@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpbai import _check
 from dpbai._check import FloatArray, Seed
 from dpbai.beyond import gaps
-from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.beyond.private import laplace
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
 from dpbai.scaling import Span
@@ -84,10 +84,7 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
     """
     arms = _check.active_set(arms, _check.LARGEST_COUNT, "arms")
     pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
-    noise: Noise = NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
-    return Phase(
-        index=1, active=arms, pulled=arms, pulls=(pulls,) * len(arms), noise=noise, keep=len(arms)
-    )
+    return Phase(1, arms, arms, (pulls,) * len(arms), laplace(epsilon, pulls), keep=len(arms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,7 +347,8 @@ def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, F
             "first and second must have an arm in common, got none whose mean both of them release "
             "by themselves: differences of means, as DPDesign releases of two arms, determine none"
         )
-    return common, *(np.array([its[arm] for arm in common]) for its in (rows, others))
+    first_rows, second_rows = (np.array([its[arm] for arm in common]) for its in (rows, others))
+    return common, first_rows, second_rows
 
 
 def _own(phase: Phase) -> dict[int, FloatArray]:

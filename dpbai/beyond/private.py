@@ -15,6 +15,8 @@ arms are pulled: a basis, as in a Max-Det collection.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,6 +29,8 @@ from dpbai._check import FloatArray, IntArray
 from dpbai._threads import one_thread
 from dpbai._ties import TIE, ascending, first_smallest
 from dpbai.g_optimal import whitening
+from dpbai.noise import Laplace, Noise, NoNoise
+from dpbai.phase import Phase
 from dpbai.ranking import sorted_rows
 from dpbai.scaling import Span
 
@@ -123,6 +127,22 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     whole = np.zeros(len(array), dtype=np.int64)
     whole[first] = design.pulls
     return replace(design, pulls=whole)
+
+
+def laplace(epsilon: float, pulls: int = 1) -> Noise:
+    """Return Lap(1/(epsilon n)), the noise on a mean of n pulls, or for 1 on a sum; or none."""
+    return NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
+
+
+def every_sum(index: int, sizes: Sequence[int], pulls: int, epsilon: float) -> Phase:
+    """Return a plan of phase `index` that releases the sum of `pulls` rewards of each arm.
+
+    `sizes` lists the numbers of active arms in phases 1, 2, ..., then 1.
+    """
+    size, keep = sizes[index - 1 : index + 1]
+    arms, sums = tuple(range(size)), np.diag(np.full(size, float(pulls)))
+    each, noise = (pulls,) * size, laplace(epsilon)
+    return Phase(index, arms, arms, each, noise, keep, sums, np.eye(size))
 
 
 def distinct(vectors: NDArray[Any]) -> tuple[IntArray, IntArray]:
@@ -436,10 +456,11 @@ class Division:
     @cached_property
     def _start(self) -> tuple[IntArray, IntArray, Position, float]:
         """Where a search begins, with shares of the pulls for pulls: all share alike."""
-        arms, rivals = _longest(self.vectors), np.arange(len(self.vectors))
         if self.fresh and len(self.vectors) > _AT_ONCE:  # the basis, and the ends of all axes
             ends = self.vectors.argmax(axis=0), self.vectors.argmin(axis=0)
             arms = rivals = np.unique(np.concatenate([self.basis, *ends]))
+        else:
+            arms, rivals = _longest(self.vectors), np.arange(len(self.vectors))
         shares = np.full((1, len(arms)), 1 / len(arms))
         return arms, rivals, Position.begin(shares, _even(len(rivals))), 0.0
 

@@ -55,20 +55,12 @@ _DECADE = 11  # heights
 
 
 class Variables:
-    """Linear forms of independent terms, R of them.
+    """R linear forms of T independent terms, with weights of shape (R, T), no row of which is 0.
 
     Densities and tails are arrays of shape (2, R, N) of logarithms, lower and upper bounds. The two
-    are equal, with a relative error of `rtol`, except at points so far out that double precision
-    cannot tilt the form there: the lower one is then -inf, the upper one Chernoff's.
-
-    Parameters
-    ----------
-    terms : sequence of Term
-        T of them.
-    weights : ndarray of shape (R, T)
-        One form a row, none of them 0.
-    rtol : float
-        Relative error of densities and tails, at least 1e-12.
+    are equal, with a relative error of `rtol`, at least 1e-12, except at points so far out that
+    double precision cannot tilt the form there: the lower one is then -inf, the upper one
+    Chernoff's.
     """
 
     def __init__(self, terms: Sequence[Term] | Terms, weights: FloatArray, rtol: float) -> None:
@@ -180,7 +172,11 @@ class Variables:
         """Write what is at most half of the residue at a pole below it; return where that is."""
         if np.isnan(self._poles).all():
             return np.zeros(slack.shape, dtype=bool)
-        base = self._residue(sign, offsets, tail=tail)
+        poles, rows = self._poles[:, None], np.arange(len(self._poles))[:, None]
+        rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._narrow).real
+        base = rest - sign * poles * offsets - math.log(2)
+        if not tail:
+            base += np.log(poles)
         beyond = self._beyond[sign, tail]
         bounds = beyond.bound(offsets)
         found = np.isfinite(slack) & (bounds < base - math.log(2))
@@ -188,13 +184,6 @@ class Variables:
         excess = np.where(found, part[::-1] - base, -np.inf)
         np.copyto(result, base + np.log1p(-np.exp(excess)), where=found)
         return found
-
-    def _residue(self, sign: int, offsets: FloatArray, *, tail: bool) -> FloatArray:
-        poles = self._poles[:, None]
-        rows = np.arange(len(poles))[:, None]
-        rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._narrow).real
-        base = rest - sign * poles * offsets - math.log(2)
-        return np.asarray(base if tail else base + np.log(poles))
 
     @cached_property
     def _beyond(self) -> dict[tuple[int, bool], _Inverse]:
@@ -285,26 +274,22 @@ class _Inverse:
         slopes[np.isinf(self.values[:, 1:])] = np.inf
         return np.asarray(np.maximum.accumulate(slopes, axis=1))
 
-    def _best(self, offsets: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the lines next to the saddle points, and log(transform(s) exp(-s x)) there."""
+    def _best(self, offsets: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the lines next to the saddle points, log(transform(s) exp(-s x)), and `bound`."""
         pairs = zip(self._slopes, offsets, strict=True)
         line = np.array([slopes.searchsorted(x) for slopes, x in pairs])
-        return line, self._at(self._every[:, None], line, offsets)
+        rows, units = self._every[:, None], self.units[:, None]
+        exponents = self._at(rows, line, offsets)
+        if self.tail:
+            return line, exponents, exponents + np.log(np.abs(self.grid[rows, line]) * units)
+        return line, exponents, exponents - np.log(units)
 
     def _at(self, rows: IntArray, lines: IntArray, offsets: FloatArray) -> FloatArray:
         return np.asarray(self.values[rows, lines] - self.grid[rows, lines] * offsets)
 
     def bound(self, offsets: FloatArray) -> FloatArray:
         """Return Chernoff bounds of tails, or the order of densities, shape (R, N)."""
-        return self._bound(*self._best(offsets))
-
-    def _bound(self, lines: IntArray, exponents: FloatArray) -> FloatArray:
-        units = self.units[:, None]
-        if not self.tail:
-            return np.asarray(exponents - np.log(units))
-        return np.asarray(
-            exponents + np.log(np.abs(self.grid[self._every[:, None], lines]) * units)
-        )
+        return self._best(offsets)[2]
 
     def __call__(self, offsets: FloatArray, slack: FloatArray) -> FloatArray:
         """Return bounds of the logarithms, shape (2, R, N), for offsets from the means."""
@@ -313,8 +298,8 @@ class _Inverse:
         if not where.any():
             return result
         allowed = self.excess + np.where(where, np.maximum(slack - _MARGIN, 0.0), 0.0)
-        best, least = self._best(offsets)
-        result[1] = np.where(where, self._bound(best, least), -np.inf)
+        best, least, bounds = self._best(offsets)
+        result[1] = np.where(where, bounds, -np.inf)
         low, high = self._extents
         chosen: list[tuple[IntArray, ...]] = []
         pending = where.copy()

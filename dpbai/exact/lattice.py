@@ -28,17 +28,8 @@ _MOST_POINTS = 2**19
 class LatticeVariable:
     """The sum of start + step Binomial(count, share), and noise Lap(scale).
 
-    It has the methods of `inversion.Variables`, correct to rounding; below 1e-300 all is 0.
-
-    Parameters
-    ----------
-    start, step : float
-        The lowest point of the lattice, and its spacing, positive.
-    count : int
-    share : float
-        In [0, 1].
-    scale : float
-        Of the noise, positive.
+    It has the methods of `inversion.Variables`, correct to rounding; below 1e-300 all is 0. `step`
+    and `scale` are positive, and `share` is in [0, 1].
     """
 
     def __init__(self, start: float, step: float, count: int, share: float, scale: float) -> None:

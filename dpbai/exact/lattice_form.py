@@ -42,22 +42,12 @@ _MOST_NODES = 2**22
 def log_negative(
     parts: Sequence[Part], noise: Noise, noise_weights: FloatArray, rtol: float, tie: float = 0.5
 ) -> float | None:
-    """Return the log probability that a sum of weighted means of rewards and of noise is negative.
+    """Return the log probability that a sum of weighted means and noise is negative.
 
-    It is None unless the sum is on a lattice: if rewards have more than two values, their lattices
-    different spacings, or the noise is neither Gaussian, nor one Laplace variate or two of the same
-    scale, nor none.
-
-    Parameters
-    ----------
-    parts : sequence of Part
-    noise : Noise
-    noise_weights : ndarray
-        One for each noise, none of them 0.
-    rtol : float
-        Relative error of the probability.
-    tie : float, default 0.5
-        The share of a tie that counts, without noise: half of it between two arms.
+    It is known to a relative error of `rtol`; without noise a share of a tie counts: half of it
+    between two arms. None unless the sum is on a lattice: if rewards have more than two values,
+    their lattices different spacings, or the noise is neither Gaussian, nor one Laplace variate or
+    two of the same scale, nor none. No weight of a noise is 0.
     """
     sums, steps, offset = [], [], 0.0
     for weight, law, pulls in parts:

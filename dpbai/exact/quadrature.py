@@ -35,24 +35,12 @@ def log_integral(
 ) -> float:
     """Return the logarithm of the integral of a positive function; -inf below 1e-250.
 
-    Parameters
-    ----------
-    log_function : callable
-        Lower and upper bound of the logarithm of the integrand, shape (2, N), at points of shape
-        (N,), with a slack as in `Variables`. All panels of a round are one call.
-    log_bound : callable
-        Its order of magnitude, cheaper.
-    scan : ndarray
-        Increasing points, close enough to find where the integrand is not negligible.
-    knots : ndarray
-        Where it may have kinks or jumps.
-    rtol : float
-        Relative error at which the panels are fine enough.
-
-    Raises
-    ------
-    RoughDensityError
-        If it does not converge, or if the bounds leave a larger relative error.
+    `log_function` returns lower and upper bounds of the logarithm of the integrand, shape (2, N),
+    at points of shape (N,), with a slack as in `Variables`; all panels of a round are one call.
+    `log_bound` is its order of magnitude, cheaper. The increasing points `scan` are close enough to
+    find where the integrand is not negligible; it may have kinks or jumps at `knots`.
+    RoughDensityError is raised if it does not converge, or if its bounds differ by more than
+    `rtol`, the relative error at which the panels are fine enough.
     """
     rough = log_bound(scan)
     peak = float(rough.max())

@@ -65,19 +65,10 @@ def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray
 class Term:
     """One of the independent summands X of a variable.
 
-    Attributes
-    ----------
-    transform : callable
-        log E exp(z (X - mean)), up to multiples of 2 pi i, of an array of complex z and of the
-        parameters, which may be arrays too.
-    parameters : tuple of float
-    limit : float
-        It is finite for real z with abs(z) < limit.
-    mean, deviation : float
-    decays : bool
-        Whether the moment generating function decays along vertical lines; with atoms it does not.
-    pole : bool
-        Whether it has simple poles at +-limit, as that of Laplace noise has.
+    `transform` returns log E exp(z (X - mean)), up to multiples of 2 pi i, of an array of complex z
+    and of the parameters, which may be arrays too. It is finite for real z with abs(z) < limit, has
+    simple poles at +-limit if there is a `pole`, and decays along vertical lines unless X has
+    atoms.
     """
 
     transform: Callable[..., ComplexArray]
