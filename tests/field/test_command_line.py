@@ -161,7 +161,7 @@ def test_status_tells_what_came_in_and_what_is_missing(call, done, folder):
     write_rewards(folder / "rewards.csv", [(arm, 0.5)] * 3)
     out = done("tell", "run.json", "rewards.csv")
     assert f"{arm} {asked[arm] - 3}" in out
-    done("status", "run.json", "-o", "status.csv")
+    assert "None" not in done("status", "run.json", "-o", "status.csv")
     table = pd.read_csv("status.csv").set_index("arm")
     assert list(table.index) == LABELS
     assert table.loc[arm, "received"] == 3
