@@ -514,6 +514,14 @@ def test_rewards_outside_their_range_are_refused_and_never_told(reward):
     assert session._run.totals[arm] == (0, 0)
 
 
+@pytest.mark.parametrize("reward", [0, 2])
+def test_integers_beside_a_range_between_integers_are_refused(reward):
+    session = begun(reward_range=(0.5, 1.5))
+    session.record({0: [1]})
+    with pytest.raises(ValueError, match="must lie in"):
+        session.record({0: [reward]})
+
+
 @given(data=st.data())
 def test_every_decimal_total_of_rewards_in_a_decimal_range_is_taken_and_none_beyond(data):
     """By hand, in whole thousandths; ends that doubles do not hold are ends all the same."""
