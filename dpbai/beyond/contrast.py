@@ -36,10 +36,11 @@ _LEAST = 1e-100
 
 def shortest(vectors: FloatArray, contrast: FloatArray) -> FloatArray:
     """Return the w of least ||w||_1 with sum_j w_j a_j = contrast, shape (K,): S is infinite."""
-    both = np.vstack([vectors, -vectors])
-    found = optimize.linprog(np.ones(len(both)), A_eq=both.T, b_eq=contrast).x
+    both, scale = np.vstack([vectors, -vectors]), np.abs(contrast).max()
+    # Scaled, as the solver takes what is less than 1e-7 for 0.
+    found = optimize.linprog(np.ones(len(both)), A_eq=both.T, b_eq=contrast / scale).x
     assert found is not None  # the contrast lies in the span
-    return np.asarray(found[: len(vectors)] - found[len(vectors) :])
+    return np.asarray(scale * (found[: len(vectors)] - found[len(vectors) :]))
 
 
 def combination(factor: FloatArray, own: FloatArray, pair: IntArray, variance: float) -> FloatArray:
