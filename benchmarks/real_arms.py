@@ -67,7 +67,7 @@ def real(name: str) -> dpbai.Instance:
             columns += [[float(v == word) for v in values] for word in sorted(set(values))[1:]]
     words = answers.split()
     rewards = np.linspace(0, 1, len(words))
-    laws = [dpbai.rewards.Empirical(rewards, [float(row[word]) for word in words]) for row in rows]
+    laws = [dpbai.Empirical(rewards, [float(row[word]) for word in words]) for row in rows]
     return dpbai.Instance(np.array(columns).T, rewards=laws)
 
 

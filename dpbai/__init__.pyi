@@ -13,35 +13,37 @@ from . import (
     tails,
     upper,
 )
-from .audits import exact_audit, monte_carlo_audit
+from .audits import exact_audit, monte_carlo_audit, pull_audit
 from .beyond import (
     DPDesign,
     DPHalving,
     private_design,
     smallest_budget,
+    smallest_epsilon,
     upper_bound,
 )
-from .certificate import certificate
+from .certificate import certificate, certify
 from .exact import error_bounds, exact_error, exact_success
 from .field.session import (
     NumpyNoise,
     OpenDPNoise,
     ReleaseWarning,
     Session,
+    SessionConflictError,
     SessionError,
 )
 from .g_optimal import g_optimal_design
 from .hardness import hardness
-from .instance import Instance, synthetic, two_armed
+from .instance import Instance, hard_instances, synthetic, two_armed
 from .max_det import max_det
 from .noise import Gaussian, Laplace, NoNoise
 from .phase import Phase, Policy
 from .policies import DPBAI, DPOD, Baseline, DPBAIGauss, ODLinBAI
-from .rewards import Bernoulli, Uniform
+from .rewards import Bernoulli, Beta, Empirical, Uniform
 from .schedule import Schedule
 from .simulate import simulate
 from .study import study
-from .upper import explicit_upper_bound
+from .upper import explicit_upper_bound, gauss_upper_bound
 
 __version__: str
 
@@ -50,9 +52,11 @@ __all__ = [
     "DPOD",
     "Baseline",
     "Bernoulli",
+    "Beta",
     "DPBAIGauss",
     "DPDesign",
     "DPHalving",
+    "Empirical",
     "Gaussian",
     "Instance",
     "Laplace",
@@ -65,11 +69,13 @@ __all__ = [
     "ReleaseWarning",
     "Schedule",
     "Session",
+    "SessionConflictError",
     "SessionError",
     "Uniform",
     "audits",
     "beyond",
     "certificate",
+    "certify",
     "error_bounds",
     "exact",
     "exact_audit",
@@ -78,6 +84,8 @@ __all__ = [
     "explicit_upper_bound",
     "field",
     "g_optimal_design",
+    "gauss_upper_bound",
+    "hard_instances",
     "hardness",
     "instance",
     "lemmas",
@@ -86,11 +94,13 @@ __all__ = [
     "monte_carlo_audit",
     "noise",
     "private_design",
+    "pull_audit",
     "rewards",
     "scaling",
     "schedule",
     "simulate",
     "smallest_budget",
+    "smallest_epsilon",
     "study",
     "synthetic",
     "tails",

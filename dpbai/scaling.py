@@ -140,6 +140,11 @@ def rank(vectors: ArrayLike) -> int:
     return Span.of(vectors).rank
 
 
+def span_coordinates(vectors: ArrayLike) -> FloatArray:
+    """Return the rows in coordinates of their span, eq. (9): `Span.reduced`."""
+    return Span.of(vectors).reduced
+
+
 def _plainly_independent(vectors: FloatArray) -> bool:
     """Return whether columns are independent, in all scales and despite rounding errors.
 

@@ -198,11 +198,7 @@ def test_bad_thetas(theta, error, match):
     [
         ([dpbai.Bernoulli(0.1)], "rewards must list one law for each of 3 arms, got 1"),
         (
-            [
-                dpbai.rewards.Empirical([0.1]),
-                dpbai.rewards.Empirical([0.5]),
-                dpbai.rewards.Empirical([-1, 1]),
-            ],
+            [dpbai.Empirical([0.1]), dpbai.Empirical([0.5]), dpbai.Empirical([-1, 1])],
             r"rewards of arm 2 \(mean 0\) must lie in \[0, 1\]",
         ),
         ([dpbai.Uniform(0.1), dpbai.Uniform(0.6), dpbai.Uniform(0.2)], "rewards of arm 1"),
@@ -234,31 +230,15 @@ def test_rewards_beyond_one_need_the_explicit_opt_out():
         (lambda: dpbai.Uniform(math.nan), ValueError, "mean of Uniform must not be NaN"),
         (lambda: dpbai.Bernoulli(1.1), ValueError, r"mean of Bernoulli must lie in \[0, 1\]"),
         (lambda: dpbai.Bernoulli("0.5"), TypeError, "mean of Bernoulli must be a real number"),
-        (lambda: dpbai.rewards.Beta(0.0), ValueError, "mean of Beta must lie strictly"),
-        (
-            lambda: dpbai.rewards.Beta(0.5, concentration=0),
-            ValueError,
-            "concentration of Beta must be pos",
-        ),
-        (lambda: dpbai.rewards.Empirical([]), ValueError, "values must not be empty"),
-        (lambda: dpbai.rewards.Empirical([[0.5]]), ValueError, "values must be 1-D"),
-        (lambda: dpbai.rewards.Empirical([0.5, math.nan]), ValueError, "values must be finite"),
-        (lambda: dpbai.rewards.Empirical(["0.5"]), TypeError, "values must hold real numbers"),
-        (
-            lambda: dpbai.rewards.Empirical([0.5], weights=[1, 2]),
-            ValueError,
-            "weights must have shape",
-        ),
-        (
-            lambda: dpbai.rewards.Empirical([0.5], weights=[-1]),
-            ValueError,
-            "weights must be at least 0",
-        ),
-        (
-            lambda: dpbai.rewards.Empirical([0.5], weights=[0]),
-            ValueError,
-            "weights must have a positive",
-        ),
+        (lambda: dpbai.Beta(0.0), ValueError, "mean of Beta must lie strictly"),
+        (lambda: dpbai.Beta(0.5, concentration=0), ValueError, "concentration of Beta must be pos"),
+        (lambda: dpbai.Empirical([]), ValueError, "values must not be empty"),
+        (lambda: dpbai.Empirical([[0.5]]), ValueError, "values must be 1-D"),
+        (lambda: dpbai.Empirical([0.5, math.nan]), ValueError, "values must be finite"),
+        (lambda: dpbai.Empirical(["0.5"]), TypeError, "values must hold real numbers"),
+        (lambda: dpbai.Empirical([0.5], weights=[1, 2]), ValueError, "weights must have shape"),
+        (lambda: dpbai.Empirical([0.5], weights=[-1]), ValueError, "weights must be at least 0"),
+        (lambda: dpbai.Empirical([0.5], weights=[0]), ValueError, "weights must have a positive"),
         (lambda: dpbai.Laplace(0), ValueError, "scale of Laplace must be positive and finite"),
         (lambda: dpbai.Laplace(math.inf), ValueError, "scale of Laplace must be positive"),
         (lambda: dpbai.Gaussian(0), ValueError, "sigma of Gaussian must be positive"),
@@ -274,7 +254,7 @@ def test_messages_do_not_repeat_private_rewards():
     secret = 0.123456789
     for values, weights in (([secret, math.nan], None), ([secret, secret], [1, -2])):
         with pytest.raises(ValueError, match="must be") as error:
-            dpbai.rewards.Empirical(values, weights)
+            dpbai.Empirical(values, weights)
         assert "1234" not in str(error.value)
 
 
@@ -409,7 +389,7 @@ def test_masked_features_are_refused():
 
 
 def test_reward_bound_is_the_largest_change_of_a_reward():
-    laws = [dpbai.rewards.Empirical([-5.0, 1.0]), dpbai.rewards.Empirical([-9.0, 1.0])]
+    laws = [dpbai.Empirical([-5.0, 1.0]), dpbai.Empirical([-9.0, 1.0])]
     assert dpbai.Instance([[1.0], [0.0]], rewards=laws, bounded=False).reward_bound == 10
     assert dpbai.two_armed().reward_bound == pytest.approx(1.1)
 

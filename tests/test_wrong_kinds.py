@@ -21,7 +21,6 @@ import dpbai
 from dpbai import audits, beyond, lemmas, lower, noise, scaling, schedule, tails, upper
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.beyond import linearity
-from dpbai.certificate import certify
 from dpbai.hardness import regime
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -61,11 +60,11 @@ CALLS = {
     ),
     "synthetic": (dpbai.synthetic, {"omega": np.zeros(27), "seed": 0}),
     "two_armed": (dpbai.two_armed, {"x": 1.0, "y": 2.0, "gap": 0.1, "means": "printed"}),
-    "hard_instances": (dpbai.instance.hard_instances, {"arms": 4, "gamma1": 1e-4}),
+    "hard_instances": (dpbai.hard_instances, {"arms": 4, "gamma1": 1e-4}),
     "Uniform": (dpbai.Uniform, {"mean": 0.4}),
     "Bernoulli": (dpbai.Bernoulli, {"mean": 0.4}),
-    "Beta": (dpbai.rewards.Beta, {"mean": 0.4, "concentration": 2.0}),
-    "Empirical": (dpbai.rewards.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
+    "Beta": (dpbai.Beta, {"mean": 0.4, "concentration": 2.0}),
+    "Empirical": (dpbai.Empirical, {"values": [0.1, 0.2], "weights": [1.0, 2.0]}),
     "Laplace": (dpbai.Laplace, {"scale": 1.0}),
     "Gaussian": (dpbai.Gaussian, {"sigma": 1.0}),
     "NumpyNoise": (dpbai.NumpyNoise, {"seed": 0}),
@@ -91,7 +90,7 @@ CALLS = {
         dpbai.certificate,
         {"policy": POLICY, "neighbours": "reward", "group": 1, "reward_bound": 1.0, "limit": 9},
     ),
-    "certify": (certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
+    "certify": (dpbai.certify, {"phases": [PHASE], "neighbours": "reward", "group": 1}),
     "exact_audit": (dpbai.exact_audit, {"policy": PAIR, "reward_bound": 1.0}),
     "monte_carlo_audit": (
         dpbai.monte_carlo_audit,
@@ -105,14 +104,14 @@ CALLS = {
         {"policy": POLICY, "labels": ["a", "b", "c"]},
     ),
     "gauss_upper_bound": (
-        dpbai.upper.gauss_upper_bound,
+        dpbai.gauss_upper_bound,
         {"policy": dpbai.DPBAIGauss(X, delta=0.1, **PLAN), "instance": INSTANCE},
     ),
     "exact_success": (
         dpbai.exact_success,
         {"policy": PAIR, "instance": dpbai.Instance(np.eye(2), [0.2, 0.4]), "rtol": 1e-3},
     ),
-    "pull_audit": (audits.pull_audit, {"policy": audits.PullByPull(PAIR), "neighbours": "reward"}),
+    "pull_audit": (dpbai.pull_audit, {"policy": audits.PullByPull(PAIR), "neighbours": "reward"}),
     "smallest_budget": (
         dpbai.smallest_budget,
         {
@@ -122,7 +121,7 @@ CALLS = {
         },
     ),
     "smallest_epsilon": (
-        dpbai.beyond.smallest_epsilon,
+        dpbai.smallest_epsilon,
         {
             "make_policy": lambda epsilon: dpbai.DPBAI(np.eye(2), budget=90, epsilon=epsilon),
             "instance": dpbai.Instance(np.eye(2), [0.1, 0.5]), "error": 0.2, "largest": 400.0,
@@ -133,12 +132,7 @@ CALLS = {
 }  # fmt: skip
 HARDNESS = dpbai.hardness(INSTANCE, epsilon=1.0)
 SCHEDULE = dpbai.Schedule(arms=5, dimension=2, budget=60)
-LAWS = (
-    dpbai.Uniform(0.4),
-    dpbai.Bernoulli(0.4),
-    dpbai.rewards.Beta(0.4),
-    dpbai.rewards.Empirical([0.1, 0.2]),
-)
+LAWS = (dpbai.Uniform(0.4), dpbai.Bernoulli(0.4), dpbai.Beta(0.4), dpbai.Empirical([0.1, 0.2]))
 RESULT = dpbai.simulate(POLICY, INSTANCE, trials=10)
 with warnings.catch_warnings(action="ignore"):  # this noise is for rehearsals
     SESSION = dpbai.Session(POLICY, noise=dpbai.NumpyNoise(0))
@@ -235,7 +229,7 @@ CALLS |= {
     "schedule.baseline_collections": (schedule.baseline_collections, {"size": 5, "dimension": 2}),
     "schedule.pulls_max_det": (schedule.pulls_max_det, {"rank": 2, "size": 5}),
     "scaling.rank": (scaling.rank, {"vectors": X}),
-    "scaling.Span.of": (scaling.Span.of, {"vectors": X}),
+    "scaling.span_coordinates": (scaling.span_coordinates, {"vectors": X}),
     "noise.gaussian_sigma": (
         noise.gaussian_sigma, {"epsilon": 1.0, "delta": 0.1, "calibration": "analytic"},
     ),
@@ -328,10 +322,7 @@ def complaint(call, arguments, name, value):
         call(**{**arguments, name: value})
     except (ValueError, TypeError) as error:
         return str(error)
-    except (
-        dpbai.SessionError,
-        FileNotFoundError,
-    ) as error:  # what a path leads to, if anything
+    except (dpbai.SessionError, FileNotFoundError) as error:  # what a path leads to, if anything
         return f"path: {error}"
     return None
 
@@ -459,7 +450,7 @@ def test_more_trials_than_any_machine_ends_are_refused_at_once(called):
 
 def test_more_rewards_than_are_drawn_one_by_one_are_refused_at_once():
     with pytest.raises(ValueError, match="rewards must not be Beta for 1 sums of 9007199254740992"):
-        dpbai.rewards.Beta(0.5).sums(2**53, 1, np.random.default_rng(0))
+        dpbai.Beta(0.5).sums(2**53, 1, np.random.default_rng(0))
 
 
 def test_every_public_function_of_the_reference_is_called_here():

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dpbai.audits import EarlyStopping, WinStay, log_ratio, pull_audit
+from dpbai import pull_audit
+from dpbai.audits import EarlyStopping, WinStay, log_ratio
 from dpbai.audits.pull import bernoulli_law, output_law
 from dpbai.lower import change_of_measure, sharp_change_of_measure
 

@@ -73,8 +73,8 @@ class Leak:
 
 def losses(policy):
     """Epsilon of the policy by Definition 2.1, and of its dual by the definition of table-DP."""
-    own = dpbai.audits.pull_audit(policy)
-    dual = dpbai.audits.pull_audit(policy, neighbours="column", time_indexed=True)
+    own = dpbai.pull_audit(policy)
+    dual = dpbai.pull_audit(policy, neighbours="column", time_indexed=True)
     return own.epsilon, dual.epsilon
 
 
@@ -117,8 +117,8 @@ def test_an_elimination_policy_pulls_what_its_phases_plan():
 def test_all_rewards_of_one_pull_index_are_dearer_than_one_time_step():
     """The reading of a column that table-DP does not mean: all arms' n-th rewards, all read."""
     policy = PullByPull(dpbai.DPBAI(np.eye(2), budget=3, epsilon=1.0))
-    together = dpbai.audits.pull_audit(policy, neighbours="column").epsilon
-    assert together > dpbai.audits.pull_audit(policy).epsilon
+    together = dpbai.pull_audit(policy, neighbours="column").epsilon
+    assert together > dpbai.pull_audit(policy).epsilon
     assert together <= dpbai.certificate(policy.policy, neighbours="pull index").epsilon
 
 
@@ -130,8 +130,8 @@ def test_the_equivalence_is_one_of_pure_privacy():
     over outputs, as delta needs, takes another table for each.
     """
     policy = Leak(0.3)
-    own = dpbai.audits.pull_audit(policy)
-    dual = dpbai.audits.pull_audit(policy, neighbours="column", time_indexed=True)
+    own = dpbai.pull_audit(policy)
+    dual = dpbai.pull_audit(policy, neighbours="column", time_indexed=True)
     assert own.delta_at(0.0) == pytest.approx(0.15)
     assert dual.delta_at(0.0) == pytest.approx(0.30)
     assert own.epsilon == dual.epsilon == math.inf
@@ -227,6 +227,6 @@ def test_bad_tables_are_refused_without_repeating_a_reward(table, rule):
 
 def test_bad_audits_are_refused():
     with pytest.raises(ValueError, match="neighbours must be one of"):
-        dpbai.audits.pull_audit(Greedy(), neighbours="row")
+        dpbai.pull_audit(Greedy(), neighbours="row")
     with pytest.raises(ValueError, match="an exact audit may compute at most"):
-        dpbai.audits.pull_audit(Greedy(budget=10))
+        dpbai.pull_audit(Greedy(budget=10))

@@ -79,7 +79,7 @@ def losses(policy: PullPolicy) -> tuple[float, float]:
 
 
 def table_dp_loss(policy: PullPolicy) -> float:
-    return dpbai.audits.pull_audit(policy, neighbours="column", time_indexed=True).epsilon
+    return dpbai.pull_audit(policy, neighbours="column", time_indexed=True).epsilon
 
 
 def test_outputs_after_time_t_alone_show_nothing_of_a_policy_that_tells_all():

@@ -14,7 +14,6 @@ from remembering import walk
 import dpbai
 from dpbai import DPBAI, DPDesign, private_design
 from dpbai.beyond.rehearsal import Rehearsal, Timetable, timetables
-from dpbai.certificate import certify
 
 RNG = np.random.default_rng(11)
 UNIFORM = RNG.uniform(size=(60, 5))
@@ -312,5 +311,5 @@ def test_the_account_of_a_session_knows_the_rounding_of_every_sum_beforehand():
         session.record({arm: rng.random(pulls) for arm, pulls in session.requests.items()})
     for released in session.released:
         listed = policy.representatives(released.phase)
-        promised = certify(listed, mechanism=session.noise).epsilon
+        promised = dpbai.certify(listed, mechanism=session.noise).epsilon
         assert 1 < released.epsilon <= promised < 1 + 1e-9

@@ -11,7 +11,6 @@ import dpbai
 from dpbai import DPDesign
 from dpbai.beyond.contrast import combination, combinations
 from dpbai.beyond.rehearsal import Rehearsal, Timetable
-from dpbai.certificate import certify
 from dpbai.field import cli
 
 RNG = np.random.default_rng(1)
@@ -112,7 +111,7 @@ def test_one_number_is_released_with_the_promised_loss_within_the_budget(misfit,
         if math.isfinite(epsilon):
             stated = dpbai.certificate(policy, **options)
             assert stated.complete
-            assert stated.covers(certify([first, second], **options))
+            assert stated.covers(dpbai.certify([first, second], **options))
     assert dpbai.certificate(policy).epsilon == pytest.approx(epsilon)
 
 

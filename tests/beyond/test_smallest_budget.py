@@ -15,7 +15,7 @@ from plans import OnePhase, one_phase
 from scipy import optimize, stats
 
 import dpbai
-from dpbai.beyond import SmallestBudget, planning, smallest_epsilon
+from dpbai.beyond import SmallestBudget, planning
 
 WIDE = dpbai.two_armed(gap=0.3, means="in-range")
 SYNTHETIC = dpbai.synthetic()
@@ -103,9 +103,7 @@ def test_it_is_the_least_of_all_on_random_instances(seed):
     theta = rng.uniform(0.1, 0.45 if kind == 2 else 0.9, 2) / 2
     means = (features @ theta).tolist()
     laws = [
-        (dpbai.Bernoulli(m), dpbai.rewards.Empirical([0, 0.6], [0.6 - m, m]), dpbai.Uniform(m))[
-            kind
-        ]
+        (dpbai.Bernoulli(m), dpbai.Empirical([0, 0.6], [0.6 - m, m]), dpbai.Uniform(m))[kind]
         for m in means
     ]
     instance = dpbai.Instance(features, rewards=laws)
@@ -399,7 +397,7 @@ def test_the_smallest_epsilon_is_where_the_exact_error_meets_the_target(error):
     def make(epsilon: float) -> dpbai.Policy:
         return dpbai.DPBAI(WIDE.features, budget=200, epsilon=epsilon)
 
-    found = smallest_epsilon(make, WIDE, error=error)
+    found = dpbai.smallest_epsilon(make, WIDE, error=error)
     assert found.confidence == 1
     assert found.too_small < found.epsilon < 1.00101 * found.too_small
     least = optimize.brentq(
@@ -412,7 +410,7 @@ def test_the_smallest_epsilon_is_where_the_exact_error_meets_the_target(error):
 def test_budget_and_epsilon_that_are_enough_agree():
     """The least epsilon at a budget that is least for epsilon = 1 is at most 1, and near it."""
     budget = dpbai.smallest_budget(dp_bai, WIDE, error=0.05).budget
-    found = smallest_epsilon(
+    found = dpbai.smallest_epsilon(
         lambda epsilon: dpbai.DPBAI(WIDE.features, budget=budget, epsilon=epsilon), WIDE
     )
     assert 0.9 < found.epsilon <= 1.001
@@ -424,13 +422,13 @@ def test_where_simulations_decide_both_epsilons_are_what_they_are_said_to_be():
     def make(epsilon: float) -> dpbai.Policy:
         return dpbai.DPBAI(ORTHOGONAL.features, budget=400, epsilon=epsilon)
 
-    found = smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
+    found = dpbai.smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
     assert (found.confidence, found.too_small < found.epsilon) == (0.99, True)
     assert found.epsilon < 2 * found.too_small
     for epsilon, side in ((found.epsilon, 1), (found.too_small, -1)):
         rate = dpbai.simulate(make(epsilon), ORTHOGONAL, trials=20_000, seed=9).success_rate
         assert side * (rate - 0.8) > -6 * math.sqrt(0.16 / 20_000)
-    again = smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
+    again = dpbai.smallest_epsilon(make, ORTHOGONAL, error=0.2, trials=3000)
     assert again == found
 
 
@@ -439,12 +437,12 @@ def test_an_epsilon_that_no_search_finds_is_an_error_of_its_own():
         return dpbai.DPBAI(WIDE.features, budget=6, epsilon=epsilon)
 
     for call, message in (
-        (lambda: smallest_epsilon(make, WIDE, error=0.01), "a larger budget is needed"),
+        (lambda: dpbai.smallest_epsilon(make, WIDE, error=0.01), "a larger budget is needed"),
         (lambda: dpbai.smallest_budget(dp_bai, WIDE, error=1 - 0.95, largest=9),
          "error probability at most 0.05, got 9"),
     ):  # fmt: skip
         with pytest.raises(planning.SearchError, match=message):
             call()
-    assert smallest_epsilon(make, WIDE, error=0.9).too_small == 0
+    assert dpbai.smallest_epsilon(make, WIDE, error=0.9).too_small == 0
     with pytest.raises(ValueError, match="largest must lie in"):
-        smallest_epsilon(make, WIDE, largest=0.0)
+        dpbai.smallest_epsilon(make, WIDE, largest=0.0)

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpbai
-from dpbai.certificate import certify
 from dpbai.field.session import SessionError
 from dpbai.noise import Gaussian, Laplace, NoNoise
 from dpbai.phase import Phase
@@ -157,7 +156,7 @@ def test_simulations_and_visited_plans_report_the_same_loss():
     instance = dpbai.Instance(rng.uniform(0, 1, (8, 3)), [0.1, 0.2, 0.15])
     policy = dpbai.DPBAIGauss(instance.features, budget=90, epsilon=0.6, delta=1e-3)
     run = dpbai.simulate(policy, instance, trials=50)
-    visited = certify([policy.phase(1, range(8)), policy.phase(2, (0, 3, 4, 7))])
+    visited = dpbai.certify([policy.phase(1, range(8)), policy.phase(2, (0, 3, 4, 7))])
     assert not visited.complete
     assert (run.epsilon, run.delta) == pytest.approx((visited.epsilon, visited.delta))
     assert dpbai.certificate(policy).epsilon == pytest.approx(run.epsilon)
@@ -374,14 +373,14 @@ def test_the_printed_budget_rule_of_the_paper_may_overspend_as_it_says():
 
 def test_more_than_one_reward_is_accounted_for_one_kind_of_noise():
     mixed = [PLAN, replace(PLAN, index=2, noise=Gaussian(0.5), delta=1e-3)]
-    assert certify(mixed).delta == 1e-3
+    assert dpbai.certify(mixed).delta == 1e-3
     with pytest.raises(ValueError, match="one kind of noise"):
-        certify(mixed, group=2)
+        dpbai.certify(mixed, group=2)
 
 
 def test_no_plans_have_no_guarantee():
     with pytest.raises(ValueError, match="phases must hold at least one plan"):
-        certify([])
+        dpbai.certify([])
 
 
 def test_the_least_pulled_arm_is_the_dearest():
@@ -491,8 +490,8 @@ def in_units(unit, noise):
 @pytest.mark.parametrize("unit", [1e-300, 1e-170, 1e-155, 1e155, 1e160, 1e300])
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
 def test_the_unit_of_a_release_does_not_change_its_loss(law, unit, group):
-    usual = certify([in_units(1.0, law(3.0))], group=group)
-    other = certify([in_units(unit, law(3.0 * unit))], group=group)
+    usual = dpbai.certify([in_units(1.0, law(3.0))], group=group)
+    other = dpbai.certify([in_units(unit, law(3.0 * unit))], group=group)
     assert usual.epsilon > 0.5
     assert other.epsilon == pytest.approx(usual.epsilon, rel=1e-12)
     for epsilon in (0.0, 0.3):
@@ -525,7 +524,7 @@ def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, gro
     phase = Phase(
         1, (0, 1), (0,), (pulls,), Laplace(2.0**scale), 1, release, np.ones((2, len(moves)))
     )
-    found = certify([phase], reward_bound=2.0**bound, group=group).epsilon
+    found = dpbai.certify([phase], reward_bound=2.0**bound, group=group).epsilon
     exact = (
         sum(Fraction(2) ** move for move in moves) * Fraction(2) ** (bound - scale) * group / pulls
     )
@@ -536,7 +535,7 @@ def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, gro
         coarse, ends = min(moves) + bound < -900, max([0, *moves]) + together > 900
         assert exact > Fraction(2) ** 1000 or coarse or ends
     gaussian = replace(phase, noise=Gaussian(2.0**scale), delta=1e-9)
-    certified = certify([gaussian], reward_bound=2.0**bound, group=group)
+    certified = dpbai.certify([gaussian], reward_bound=2.0**bound, group=group)
     assert certified.epsilon >= 0
     assert 0 <= certified.delta_at(1.0) <= 1
 
@@ -555,9 +554,9 @@ def test_arms_that_move_the_same_coordinate_move_it_together(law):
         decoder_matrix=np.ones((3, 1)),
         delta=1e-5,
     )
-    found = certify([together], neighbours="pull index").epsilon
+    found = dpbai.certify([together], neighbours="pull index").epsilon
     assert found == pytest.approx(law(1.0).loss([1.5], 1e-5))
-    assert found == pytest.approx(certify([together], group=3).epsilon)
+    assert found == pytest.approx(dpbai.certify([together], group=3).epsilon)
 
 
 @dataclass(frozen=True)
@@ -585,12 +584,12 @@ class Cauchy:
 def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
     """Two rewards in two phases show twice the loss of one: more than two in one phase do."""
     heavy = [replace(PLAN, noise=Cauchy(0.01)), replace(PLAN, index=2, noise=Cauchy(0.01))]
-    one = certify(heavy)
+    one = dpbai.certify(heavy)
     both_in_one_phase = heavy[0].loss(2.0)
     assert both_in_one_phase < 2 * one.epsilon - 3
     for options in ({"group": 2}, {"neighbours": "pull index"}):
         with pytest.raises(ValueError, match=r"Gaussian noise only, .* type Cauchy"):
-            certify(heavy, **options)
+            dpbai.certify(heavy, **options)
     assert "as its class states it" in str(one)
     assert one.remarks[0] == "the loss of Cauchy noise is as its class states it"
 
@@ -817,7 +816,7 @@ def test_a_session_releases_no_plan_that_its_guarantee_does_not_cover():
 
 def test_a_plan_with_a_larger_delta_is_not_covered():
     usual, weaker = (
-        certify([replace(PLAN, noise=Gaussian(2.0), delta=delta)]) for delta in (1e-6, 1e-3)
+        dpbai.certify([replace(PLAN, noise=Gaussian(2.0), delta=delta)]) for delta in (1e-6, 1e-3)
     )
     assert weaker.epsilon < usual.epsilon
     assert not replace(usual, complete=True).covers(weaker)

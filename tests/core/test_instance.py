@@ -65,12 +65,10 @@ def test_means_are_linear_and_gaps_measure_to_the_best(seed, arms, dimension):
 
 def test_laws_are_made_from_means_or_listed():
     features, theta = np.eye(2), [0.25, 0.5]
-    beta = dpbai.Instance(features, theta, rewards=partial(dpbai.rewards.Beta, concentration=5))
+    beta = dpbai.Instance(features, theta, rewards=partial(dpbai.Beta, concentration=5))
     assert [law.concentration for law in beta.laws] == [5, 5]
     assert [law.mean for law in beta.laws] == theta
-    listed = dpbai.Instance(
-        features, rewards=[dpbai.rewards.Empirical([0, 1]), dpbai.Bernoulli(0.7)]
-    )
+    listed = dpbai.Instance(features, rewards=[dpbai.Empirical([0, 1]), dpbai.Bernoulli(0.7)])
     assert listed.theta is None
     np.testing.assert_allclose(listed.means, [0.5, 0.7])
 

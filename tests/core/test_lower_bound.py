@@ -27,7 +27,7 @@ LIMIT = {4: 4.0**-6, 5: 5.0**-7, 8: 8.0**-10, 10: 10.0**-12}
 def test_the_hard_instances_are_those_of_the_proof(arms):
     gamma1 = 0.95 * LIMIT[arms]
     gammas = gamma1 * arms ** np.arange(arms)
-    instances = dpbai.instance.hard_instances(arms, gamma1)
+    instances = dpbai.hard_instances(arms, gamma1)
     assert len(instances) == arms + 1
     for j, instance in enumerate(instances):
         assert np.array_equal(instance.features @ instance.features.T, np.eye(arms))
@@ -40,7 +40,7 @@ def test_the_hard_instances_are_those_of_the_proof(arms):
 @pytest.mark.parametrize("arms", LIMIT)
 def test_total_variation_between_neighbouring_hard_instances_is_two_gamma(arms):
     gamma1 = 0.95 * LIMIT[arms]
-    base, *others = dpbai.instance.hard_instances(arms, gamma1)
+    base, *others = dpbai.hard_instances(arms, gamma1)
     gammas = hard_gammas(arms, gamma1)
     for i, other in enumerate(others):
         moved = np.flatnonzero(other.means != base.means)
@@ -71,7 +71,7 @@ def test_h_pri_of_the_ith_hard_instance_is_at_most_i_over_epsilon_gamma_i(arms):
 @pytest.mark.parametrize("arms", LIMIT)
 def test_the_library_computes_the_hardness_of_hard_instances(arms):
     gamma1 = 0.95 * LIMIT[arms]
-    for i, instance in enumerate(dpbai.instance.hard_instances(arms, gamma1)[1:], start=1):
+    for i, instance in enumerate(dpbai.hard_instances(arms, gamma1)[1:], start=1):
         pri = dpbai.hardness(instance, epsilon=0.2).pri
         assert pri == pytest.approx(float(_exact_pri(arms, i)) / (0.2 * gamma1), rel=3e-4)
 
@@ -133,7 +133,7 @@ def test_97_covers_96_and_the_quarter_and_rounding_from_valid_from_on(arms, pri)
 
 
 def test_lower_bounds_have_the_constants_97_and_401():
-    instance = dpbai.instance.hard_instances(4, 2e-4)[2]
+    instance = dpbai.hard_instances(4, 2e-4)[2]
     hard = dpbai.hardness(instance, epsilon=0.5)
     T = 10_000
     expected = math.exp(-97 * T / (math.log(4) * hard.pri))
@@ -149,7 +149,7 @@ def test_dp_bai_errs_more_than_the_lower_bound_on_some_hard_instance():
     first passes 1/2 or the second is never seen has probability below 1e-14.
     """
     arms, epsilon, T = 4, 0.5, 300_000
-    instances = dpbai.instance.hard_instances(arms, 2.4e-4)
+    instances = dpbai.hard_instances(arms, 2.4e-4)
     pri = max(dpbai.hardness(v, epsilon=epsilon).pri for v in instances[2:])
     assert lower_bound_valid_from(arms=arms, pri=pri) <= T
     error = {}
@@ -225,13 +225,13 @@ def test_a_smaller_power_weakens_the_bound_only_while_the_hardness_exceeds_one()
 
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="arms"):
-        dpbai.instance.hard_instances(3, 1e-4)
+        dpbai.hard_instances(3, 1e-4)
     for gamma1 in (0, -1, 4.0**-6, math.nan):
         with pytest.raises(ValueError, match="gamma1"):
-            dpbai.instance.hard_instances(4, gamma1)
+            dpbai.hard_instances(4, gamma1)
     with pytest.raises(ValueError, match=r"2\^-40"):
-        dpbai.instance.hard_instances(12, 1e-16)
-    instance = dpbai.instance.hard_instances(4, 2e-4)[1]
+        dpbai.hard_instances(12, 1e-16)
+    instance = dpbai.hard_instances(4, 2e-4)[1]
     with pytest.raises(ValueError, match="epsilon"):
         lower_bound(instance, epsilon=math.inf, budget=10)
     with pytest.raises(ValueError, match="budget"):

@@ -15,7 +15,7 @@ from scipy import linalg, special
 
 import dpbai
 from dpbai import max_det, scaling
-from dpbai.scaling import Span, balancings, rank
+from dpbai.scaling import balancings, rank, span_coordinates
 
 SHAPES = [(30, 2), (20, 3)]
 
@@ -215,11 +215,11 @@ def test_reduced_arms_keep_their_inner_products():
     """Eq. (dim-reduce): coordinates in an orthonormal basis of the span."""
     rng = np.random.default_rng(5)
     vectors = rng.normal(size=(7, 3)) @ rng.normal(size=(3, 6))
-    reduced = Span.of(vectors).reduced
+    reduced = span_coordinates(vectors)
     assert reduced.shape == (7, 3)
     np.testing.assert_allclose(reduced @ reduced.T, vectors @ vectors.T)
     full = rng.normal(size=(7, 3))
-    np.testing.assert_array_equal(Span.of(full).reduced, full)
+    np.testing.assert_array_equal(span_coordinates(full), full)
 
 
 def exact_rank(matrix):

@@ -12,8 +12,7 @@ from oracles import FALSE_ALARM
 from scipy import integrate, stats
 
 import dpbai
-from dpbai import Bernoulli, Uniform, rewards
-from dpbai.rewards import Beta, Empirical
+from dpbai import Bernoulli, Beta, Empirical, Uniform, rewards
 
 VALUES = [0.0, 0.1, 0.1, 0.5, 1.0]
 LAWS = {

@@ -17,8 +17,7 @@ from oracles import FALSE_ALARM, case, ladder, oblique, synthetic
 from scipy import stats
 
 import dpbai
-from dpbai import DPBAI, Baseline, Bernoulli, NoNoise, ODLinBAI, Phase
-from dpbai.rewards import Beta, Empirical
+from dpbai import DPBAI, Baseline, Bernoulli, Beta, Empirical, NoNoise, ODLinBAI, Phase
 
 engine = import_module("dpbai.simulate")  # the name `dpbai.simulate` is the function
 Simulation = engine.Simulation

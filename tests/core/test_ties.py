@@ -225,10 +225,8 @@ ORDERS = [(4, 3, 2, 1, 0), (2, 0, 3, 4, 1)]
 LAWS = {
     "Bernoulli": dpbai.Bernoulli,
     "Uniform": dpbai.Uniform,
-    "Beta": dpbai.rewards.Beta,
-    "Empirical": lambda mean: dpbai.rewards.Empirical(
-        [0.1, 1.0, 0.55], _shares((mean - 0.1) / 0.9)
-    ),
+    "Beta": dpbai.Beta,
+    "Empirical": lambda mean: dpbai.Empirical([0.1, 1.0, 0.55], _shares((mean - 0.1) / 0.9)),
 }
 
 

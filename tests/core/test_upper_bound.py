@@ -202,7 +202,7 @@ def test_the_gaussian_bound_has_the_constants_of_its_proof(convention):
         rewards = math.exp(-scaled / hard.bai)
         noise = math.exp(-((scaled / (hard.pri * math.sqrt(L))) ** 2))
         expected = (2 * s.M1 * s.lam + 6 * (s.M - s.M1)) * (rewards + noise)
-        assert dpbai.upper.gauss_upper_bound(policy, instance) == pytest.approx(expected)
+        assert dpbai.gauss_upper_bound(policy, instance) == pytest.approx(expected)
         explicit = dpbai.explicit_upper_bound(policy, instance)
         assert explicit.value == pytest.approx(expected)
         assert explicit.theorem is None
@@ -239,7 +239,7 @@ def test_without_noise_the_gaussian_bound_is_that_of_the_rewards():
     policy = dpbai.DPBAIGauss(instance.features, budget=5000, epsilon=math.inf, delta=0.1)
     s, hard = policy.schedule, dpbai.hardness(instance, epsilon=math.inf)
     expected = (2 * s.M1 * s.lam) * math.exp(-s.usable_budget / (64 * hard.bai))
-    assert dpbai.upper.gauss_upper_bound(policy, instance) == pytest.approx(expected)
+    assert dpbai.gauss_upper_bound(policy, instance) == pytest.approx(expected)
 
 
 # --- The table of regimes
@@ -327,7 +327,7 @@ def test_bounds_reject_what_they_are_not_about():
     with pytest.raises(TypeError, match="Baseline"):
         dpbai.explicit_upper_bound(baseline, instance)
     with pytest.raises(TypeError, match="DPBAIGauss"):
-        dpbai.upper.gauss_upper_bound(_policy(instance), instance)
+        dpbai.gauss_upper_bound(_policy(instance), instance)
 
 
 @pytest.mark.parametrize("parent", [dpbai.DPBAI, dpbai.DPBAIGauss])
@@ -341,7 +341,7 @@ def test_bounds_reject_a_subclass_whose_noise_they_know_nothing_of(parent):
     instance = dpbai.synthetic()
     options = {"delta": 0.1} if parent is dpbai.DPBAIGauss else {}
     policy = Louder(instance.features, budget=400, epsilon=1.0, **options)
-    for bound in (dpbai.upper_bound, dpbai.explicit_upper_bound, dpbai.upper.gauss_upper_bound):
+    for bound in (dpbai.upper_bound, dpbai.explicit_upper_bound, dpbai.gauss_upper_bound):
         with pytest.raises(TypeError, match="policy must be"):
             bound(policy, instance)
 
@@ -406,5 +406,5 @@ def test_no_bound_is_told_as_zero_however_far_apart_two_arms_are(epsilon):
         for maker in (dpbai.DPBAI, dpbai.DPHalving, dpbai.DPDesign):
             assert 0 < dpbai.upper_bound(maker(instance.features, **of), instance) < 1e-300
         gauss = dpbai.DPBAIGauss(instance.features, delta=1e-5, **of)
-        assert 0 < dpbai.upper.gauss_upper_bound(gauss, instance) < 1e-300
+        assert 0 < dpbai.gauss_upper_bound(gauss, instance) < 1e-300
         assert 0 < dpbai.explicit_upper_bound(gauss, instance).repaired < 1e-300

@@ -81,17 +81,17 @@ def test_bernoulli_without_noise_counts_half_of_the_ties(means):
     assert dpbai.exact_error(policy, laws(*map(dpbai.Bernoulli, means))) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("law", [dpbai.Bernoulli(0.3), dpbai.rewards.Empirical([0.1, 0.7], [3, 1])])
+@pytest.mark.parametrize("law", [dpbai.Bernoulli(0.3), dpbai.Empirical([0.1, 0.7], [3, 1])])
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 500.0])
 def test_one_two_valued_arm_in_one_dimension(law, epsilon):
     """The error is that the arm's noisy mean is below a threshold, which is 0."""
     policy = dpbai.DPBAI([[1.0], [0.5]], budget=20, epsilon=epsilon)
     (pulls,) = policy.phase(1, (0, 1)).pulls
-    low, high = law.support if isinstance(law, dpbai.rewards.Empirical) else (0.0, 1.0)
+    low, high = law.support if isinstance(law, dpbai.Empirical) else (0.0, 1.0)
     share = (law.mean - low) / (high - low)
     points = pulls * low + (high - low) * np.arange(pulls + 1)
     expected = stats.binom.pmf(np.arange(pulls + 1), pulls, share) @ np.exp(-epsilon * points) / 2
-    error = dpbai.exact_error(policy, laws(law, dpbai.rewards.Empirical([0.05])))
+    error = dpbai.exact_error(policy, laws(law, dpbai.Empirical([0.05])))
     assert error == pytest.approx(expected, rel=1e-9, abs=0)
 
 
@@ -150,7 +150,7 @@ def test_bernoulli_with_laplace_noise_is_the_sum_over_both_counts(pulls, epsilon
 def test_gaussian_noise_smooths_atoms_in_a_wedge():
     pulls, sigma = 6, 0.1
     policy = one_phase((pulls,) * 2, dpbai.Gaussian(sigma), WEDGE, pulled=(1, 2))
-    instance = laws(dpbai.Uniform(0.5), dpbai.Bernoulli(0.4), dpbai.rewards.Empirical([0.0, 0.4]))
+    instance = laws(dpbai.Uniform(0.5), dpbai.Bernoulli(0.4), dpbai.Empirical([0.0, 0.4]))
     counts = np.arange(pulls + 1)
     x = np.linspace(-2, 3, 20_001)
     first, second = (
@@ -329,8 +329,7 @@ def test_the_three_ways_agree_where_they_meet():
     twin = one_phase((pulls,) * 2, noise, [[1, 0], [0, 1], [1e-9, 1]], pulled=(0, 1))
     wedge_like = dpbai.exact_error(twin, laws(*rewards, dpbai.Uniform(0.4)))
     maximum_like = dpbai.exact_error(
-        one_phase((pulls,) * 3, noise),
-        laws(*rewards, dpbai.rewards.Empirical([-9.0]), bounded=False),
+        one_phase((pulls,) * 3, noise), laws(*rewards, dpbai.Empirical([-9.0]), bounded=False)
     )
     assert wedge_like == pytest.approx(half_plane, rel=1e-7)
     assert maximum_like == pytest.approx(half_plane, rel=1e-8)
@@ -450,7 +449,7 @@ def test_without_noise_od_linbai_needs_no_independent_moments():
 @pytest.mark.parametrize("scale", [2.0, -0.5])
 def test_two_valued_rewards_are_bernoulli_rewards_moved_and_stretched(scale):
     noise, pulls = 0.03, 40
-    first, second = (dpbai.rewards.Empirical([0.25, 0.75], [1 - p, p]) for p in (0.4, 0.7))
+    first, second = (dpbai.Empirical([0.25, 0.75], [1 - p, p]) for p in (0.4, 0.7))
     moved = dpbai.exact_error(
         one_phase(
             (pulls,) * 2,
@@ -549,11 +548,7 @@ def test_three_coordinates_with_a_decoder_are_refused():
 @pytest.mark.parametrize(
     ("instance", "noise", "pulls"),
     [
-        (
-            laws(*(dpbai.rewards.Empirical([0, 0.3, m]) for m in (0.9, 0.5, 0.4))),
-            dpbai.Laplace(0.1),
-            9,
-        ),
+        (laws(*(dpbai.Empirical([0, 0.3, m]) for m in (0.9, 0.5, 0.4))), dpbai.Laplace(0.1), 9),
         (laws(*map(dpbai.Bernoulli, (0.9, 0.5, 0.4))), dpbai.NoNoise(), 9),
         (laws(*map(dpbai.Uniform, (0.5, 0.4, 0.3))), dpbai.NoNoise(), 1),
     ],
@@ -632,7 +627,7 @@ class Doubled(dpbai.Uniform):
         return 2 * super()._sums(pulls, size, rng)
 
 
-@pytest.mark.parametrize("law", [dpbai.rewards.Beta(0.5), Doubled(0.25)])
+@pytest.mark.parametrize("law", [dpbai.Beta(0.5), Doubled(0.25)])
 def test_rewards_of_another_law_are_refused(law):
     """A subclass may have changed what it inherits; the mean of Beta rewards has no closed form."""
     instance = laws(dpbai.Uniform(0.6), law, dpbai.Uniform(0.3), bounded=False)

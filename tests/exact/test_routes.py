@@ -40,11 +40,11 @@ def uniform(mean: float) -> dpbai.rewards.RewardLaw:
 
 
 def stretched(mean: float) -> dpbai.rewards.RewardLaw:
-    return dpbai.rewards.Empirical([0.25, 0.75], [1 - mean, mean])
+    return dpbai.Empirical([0.25, 0.75], [1 - mean, mean])
 
 
 def three_valued(mean: float) -> dpbai.rewards.RewardLaw:
-    return dpbai.rewards.Empirical([0.0, 0.5, 1.0], [(1 - mean) / 2, 0.5, mean / 2])
+    return dpbai.Empirical([0.0, 0.5, 1.0], [(1 - mean) / 2, 0.5, mean / 2])
 
 
 KINDS = {
@@ -87,7 +87,7 @@ def outcomes(law: dpbai.rewards.RewardLaw, pulls: int) -> tuple[np.ndarray, np.n
 
 def by_all_outcomes(rewards: list, pulls: int, noise: dpbai.noise.Noise) -> float | None:
     if pulls > 200 or any(
-        not isinstance(law, dpbai.Bernoulli | dpbai.rewards.Empirical) or atoms(law)[0].size > 2
+        not isinstance(law, dpbai.Bernoulli | dpbai.Empirical) or atoms(law)[0].size > 2
         for law in rewards
     ):
         return None
@@ -215,7 +215,7 @@ def test_uniform_rewards_of_mean_zero_are_certain():
     others = dpbai.Bernoulli(0.5), dpbai.Bernoulli(0.2)
     policy = one_phase((1, 1, 1), dpbai.Laplace(1.0))
     found = dpbai.exact_error(policy, laws(dpbai.Uniform(0.0), *others))
-    assert found == dpbai.exact_error(policy, laws(dpbai.rewards.Empirical([0.0]), *others))
+    assert found == dpbai.exact_error(policy, laws(dpbai.Empirical([0.0]), *others))
 
 
 def test_events_without_a_chance_have_bounds():
@@ -228,7 +228,7 @@ def test_events_without_a_chance_have_bounds():
 
 @given(st.sampled_from([-1e-12, 1 + 1e-12, -1.0, 2.0, math.nan, math.inf]))
 def test_what_lies_beyond_the_ends_is_refused(mean):
-    for law in (dpbai.Bernoulli, dpbai.rewards.Beta):
+    for law in (dpbai.Bernoulli, dpbai.Beta):
         with pytest.raises(ValueError, match="mean"):
             law(mean)
     if not 0 <= mean < math.inf:
@@ -236,4 +236,4 @@ def test_what_lies_beyond_the_ends_is_refused(mean):
             dpbai.Uniform(mean)
     for concentration in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="concentration"):
-            dpbai.rewards.Beta(0.5, concentration)
+            dpbai.Beta(0.5, concentration)

@@ -781,7 +781,7 @@ def test_the_least_epsilon_for_a_budget_is_that_of_the_library(done, refused):
     assert list(zip(table["policy"], table["budget"], strict=True)) == [
         ("dp-bai", 200), ("baseline", 200), ("dp-bai", 400), ("baseline", 400),
     ]  # fmt: skip
-    expected = dpbai.beyond.smallest_epsilon(
+    expected = dpbai.smallest_epsilon(
         lambda epsilon: _dp_bai(epsilon, 400), leading(1, 0.2), error=1 - 0.8, trials=300
     )
     row = table.iloc[2]

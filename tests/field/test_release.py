@@ -15,7 +15,7 @@ from sessions import THREE_ARMS
 
 import dpbai
 from dpbai.beyond import linearity
-from dpbai.certificate import Certificate, certify
+from dpbai.certificate import Certificate
 from dpbai.field.session import NumpyNoise, OpenDPNoise, ReleaseWarning, Session, release
 from dpbai.field.session.releases import exact_statistic
 from dpbai.field.session.rewards import array_sum, exact_sum
@@ -191,7 +191,7 @@ def shifts(phase):
             asked.append(tuple(map(Fraction, shift)))
             return 0.0
 
-    certify([phase], mechanism=Account())
+    dpbai.certify([phase], mechanism=Account())
     return asked
 
 

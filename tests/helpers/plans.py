@@ -60,4 +60,4 @@ def laws(*rewards, bounded: bool = True) -> dpbai.Instance:
 
 
 def constants(*values: float) -> dpbai.Instance:
-    return laws(*(dpbai.rewards.Empirical([value]) for value in values))
+    return laws(*(dpbai.Empirical([value]) for value in values))

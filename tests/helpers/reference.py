@@ -26,7 +26,7 @@ def rewards(given: list[list]) -> list[dpbai.rewards.RewardLaw]:
 
 def one_arm(law: list, pulls: int, epsilon: float) -> float:
     policy = one_phase((pulls,), dpbai.Laplace(1 / (epsilon * pulls)), [[1.0], [0.0]], arms=2)
-    return dpbai.exact_error(policy, laws(*rewards([law]), dpbai.rewards.Empirical([0.0])))
+    return dpbai.exact_error(policy, laws(*rewards([law]), dpbai.Empirical([0.0])))
 
 
 def duel(given: list, pulls: int, noise: list) -> float:
@@ -36,7 +36,7 @@ def duel(given: list, pulls: int, noise: list) -> float:
 
 def wedge(given: list, pulls: int, scale: float) -> float:
     policy = one_phase((pulls, pulls), dpbai.Laplace(scale), WEDGE, pulled=(1, 2))
-    best = dpbai.rewards.Empirical([2.0])  # it is not pulled, and may have any mean
+    best = dpbai.Empirical([2.0])  # it is not pulled, and may have any mean
     return dpbai.exact_error(policy, laws(best, *rewards(given), bounded=False))
 
 

@@ -47,7 +47,7 @@ POLICIES: dict[str, tuple[str, Callable[[], Maker]]] = {
 REWARDS = {
     "bernoulli": Law(lambda mean: dpbai.Bernoulli(mean), 0.0, 1.0),
     "uniform": Law(lambda mean: dpbai.Uniform(mean), 0.0, 0.5),
-    "beta": Law(lambda mean: dpbai.rewards.Beta(mean), 0.001, 0.999),
+    "beta": Law(lambda mean: dpbai.Beta(mean), 0.001, 0.999),
 }
 STANDARD_INPUT = "-"
 EPILOG = """\
