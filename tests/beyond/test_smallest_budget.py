@@ -264,6 +264,22 @@ def test_more_trials_bring_the_two_budgets_closer():
     assert widths[1] < widths[0] / 2
 
 
+def test_more_confidence_takes_the_two_budgets_apart():
+    def make(budget: int) -> dpbai.Policy:
+        return dpbai.DPBAI(ORTHOGONAL.features, budget=budget, epsilon=1.0)
+
+    widths = [
+        found.budget - found.too_small
+        for confidence in (0.5, 1 - 1e-9)
+        for found in [
+            dpbai.smallest_budget(
+                make, ORTHOGONAL, error=0.1, confidence=confidence, trials=2000, seed=1
+            )
+        ]
+    ]
+    assert widths[0] * 1.3 < widths[1]
+
+
 def test_without_noise_the_answer_agrees_with_the_sum_over_both_counts():
     means = (0.5, 0.2)
     instance = dpbai.Instance(WIDE.features, rewards=[dpbai.Bernoulli(mean) for mean in means])
