@@ -237,6 +237,14 @@ def test_a_plan_without_noise_says_that_it_is_not_private(call):
     assert "no privacy" in out
 
 
+@pytest.mark.parametrize("epsilon", ["inf", 1])
+def test_a_run_without_noise_begins_with_a_note_that_it_is_not_private(epsilon, call):
+    code, out, _ = call("start", "run.json", "arms.csv", "--budget", 100, "--epsilon", epsilon)
+    assert (code, "Note: a phase has no noise, and so the run no privacy." in out) == (
+        0, epsilon == "inf",
+    )  # fmt: skip
+
+
 def test_the_success_to_expect_is_what_simulation_finds(done):
     """Within 5 standard errors of a longer simulation (6e-7), for the worst best arm told."""
     out = done("plan", "arms.csv", "--budget", 300, "--epsilon", 1, "--gap", 0.1,

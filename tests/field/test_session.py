@@ -227,7 +227,7 @@ def test_two_names_of_one_arm_add_up():
     assert session.requests[one] == before
     session.record({one: [0.5], two: [0.5]})
     assert session.requests[one] == before - 2
-    with pytest.raises(ValueError, match="needs"):
+    with pytest.raises(ValueError, match="must be at most 0 more, got 1"):
         session.record({one: [0.5] * (before - 2), two: [0.5]})
 
 

@@ -62,7 +62,8 @@ def start(given: argparse.Namespace) -> Answer:
     """Begin a run."""
     arms = tables.read_arms(given)
     policy = arguments.policy(given, arms.features)
-    advised = advice.advise(policy, arms)
+    remarks = (f"Note: {remark}." for remark in dpbai.certificate(policy).remarks)
+    advised = [*remarks, *advice.advise(policy, arms)]
     session = Session(
         policy,
         noise=NumpyNoise() if given.noise == "numpy" else None,

@@ -117,7 +117,9 @@ class Run:
                     "`dpbai next`"
                 )
             if more[1] > (missing := pulls[arm] - totals[arm][1]):
-                raise ValueError(f"arm {arm!r} needs {missing} more rewards, got {more[1]}")
+                raise ValueError(
+                    f"rewards of arm {arm!r} must be at most {missing} more, got {more[1]}"
+                )
             totals[arm] = _sum(totals[arm], more)
             part[arm] = _sum(part.get(arm, _NOTHING), more)
         run = replace(self, totals=totals)
