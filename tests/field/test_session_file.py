@@ -449,8 +449,15 @@ def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tm
     [
         lambda content: content["batches"]["monday"][1].append([1, 1]),
         lambda content: content["current"]["batches"].update(monday=[[0, "3/2"]]),
+        lambda content: content["batches"].update(monday=[1, [[0, 1.5]]]),
+        lambda content: content["current"]["counts"].__setitem__(0, 4.5),
     ],
-    ids=["a count without a sum", "a sum that its one reward cannot have"],
+    ids=[
+        "a count without a sum",
+        "a sum that its one reward cannot have",
+        "half a reward",
+        "half a reward without a batch",
+    ],
 )
 def test_a_forged_file_with_a_batch_that_cannot_be_is_refused(edit, tmp_path):
     path = tmp_path / "run.json"
@@ -460,6 +467,13 @@ def test_a_forged_file_with_a_batch_that_cannot_be_is_refused(edit, tmp_path):
     assert Session.resume(path, noise=Deaf()).batches == session.batches
     forge(path, edit)
     assert refused(path)
+
+
+def test_a_forged_file_with_neither_a_phase_nor_a_release_is_refused(tmp_path):
+    Session(THREE_ARMS, noise=Deaf(), path=tmp_path / "run.json")
+    forge(tmp_path / "run.json", lambda content: content.update(current=None))
+    with pytest.raises(SessionError, match="the current phase is missing"):
+        Session.resume(tmp_path / "run.json", noise=Deaf())
 
 
 def test_a_sum_that_is_refused_is_not_told(run_file):

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from fractions import Fraction
+from operator import index
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -282,12 +283,13 @@ def run_in(content: Any, policy: Policy | None, noise: Mechanism | None) -> Run:
     if not set(content["withdrawn"]) <= set(labels):
         raise ValueError("an arm that was withdrawn is none of its arms")
     batches = {
-        name: Batch(phase, dict(counts)) for name, (phase, counts) in content["batches"].items()
+        name: Batch(phase, {arm: index(count) for arm, count in counts})
+        for name, (phase, counts) in content["batches"].items()
     }
     run = replace(run, withdrawn=tuple(content["withdrawn"]), batches=batches)
     if (current := content["current"]) is not None:
         return _received(run.next(_plan(current["plan"])), current)
-    if len(run.finished[-1].survivors) > 1:
+    if not run.finished or len(run.finished[-1].survivors) > 1:
         raise ValueError("the current phase is missing")
     return run.next()
 
@@ -297,7 +299,7 @@ def _received(run: Run, current: Any) -> Run:
     plan = run.plan
     try:
         rows = zip(run.totals, current["sums"], current["counts"], strict=True)
-        totals = {arm: (Fraction(total), count) for arm, total, count in rows}
+        totals = {arm: (Fraction(total), index(count)) for arm, total, count in rows}
         sums = {
             name: {arm: Fraction(total) for arm, total in part}
             for name, part in current["batches"].items()
