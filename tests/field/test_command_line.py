@@ -231,6 +231,14 @@ def test_a_plan_of_few_phases_counts_no_pull_twice(done, folder):
     assert 580 < sum(int(pulls.rpartition("..")[2]) for pulls in table["pulls"]) <= 600
 
 
+@pytest.mark.parametrize("arms", [2, 3])
+def test_other_arms_are_spoken_of_where_there_are_some(arms, done, folder):
+    write_arms(folder / "arms.csv", [f"arm {i}" for i in range(arms)], np.eye(arms))
+    said = done("plan", "arms.csv", "--budget", 90, "--epsilon", 1, "--gap", 0.2, "--trials", 100)
+    assert said.count(" if it is ") == 2
+    assert ("other arms" in said) == (arms == 3)
+
+
 def test_a_plan_without_noise_says_that_it_is_not_private(call):
     code, out, _ = call("plan", "arms.csv", "--budget", 100, "--policy", "od-linbai")
     assert code == 0
@@ -499,7 +507,7 @@ MISTAKES = [
     ((*PLAN, "--gap", 0.1, "--within", -1), None, 2, "--within: within must be at least 0"),
     ((*PLAN, "--gap", 0.1, "--seed", -1), None, 2, "--seed: seed must be a non-negative int"),
     ((*PLAN, "--best", "plain"), None, 2, "--best and --within go with --gap"),
-    ((*PLAN, "--gap", 0.1, "--reward-range", 5, 1), None, 2, "got (5.0, 1.0)"),
+    ((*PLAN, "--gap", 0.1, "--reward-range", 5, 1), None, 2, "argument --reward-range: "),
     ((*PLAN, "--gap", 0.99), None, 2, "no arm can lead by more"),
     ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
     ((*PLAN, "--gap", 0.1, "--trials", 0), None, 2, "trials must be at least 1"),
@@ -750,6 +758,7 @@ def test_a_search_that_finds_some_shows_and_writes_these_and_names_the_others(
     code, out, err = call("budget", *given, "--epsilons", 1, 1e-8, 1e-9)
     assert (code, err.count("\n")) == (1, 1)
     assert "no budget up to 1e+09 is enough for baseline at epsilon = 1e-08 or less: ask" in err
+    assert "or for more --trials" in err
     assert pd.read_csv("found.csv")["epsilon"].tolist() == [math.inf, 1]
     assert "What epsilon means" in out
 

@@ -93,7 +93,10 @@ def _run(given: argparse.Namespace) -> None:
         import_module("dpbai.field.figures")  # with an error if Matplotlib is missing
         import_module("matplotlib").use("Agg")  # which opens no window
     if "reward_range" in given:
-        given.reward_range = checked_range(given.reward_range)
+        try:
+            given.reward_range = checked_range(given.reward_range)
+        except ValueError as error:
+            raise ValueError(f"argument --reward-range: {error}") from error
     answer = resolve_name(f"dpbai.field.cli.{given.place}")(given)
     columns = answer.columns or given.columns
     # What was saved must be acknowledged.

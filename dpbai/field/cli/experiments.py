@@ -250,7 +250,8 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
         f"with probability {_rate(*rates[k])} if it is {cases[k].best}"
         for k in (order[0], order[-1])
     )
-    more = f", and {most}; other arms are between these" if len(cases) > 1 else ""
+    more = f", and {most}" if len(cases) > 1 else ""
+    more += "; other arms are between these" if len(cases) > 2 else ""
     loss, off = hardest.run(policy, trials).regret * scale.width, hardest.off(policy, trials)
     size = hardest.deviation(policy) * scale.width
     texts = [
@@ -409,7 +410,7 @@ def budgeted(given: argparse.Namespace) -> Answer:
         draw=(lambda: field.figures.least_budgets(budgets)) if rows else None,
         shown=False,
         failed=failed,
-        way="ask for less by --success or --within, or for a larger epsilon",
+        way="ask for less by --success or --within, for a larger epsilon, or for more --trials",
     )
 
 
@@ -441,7 +442,7 @@ def private(given: argparse.Namespace) -> Answer:
         above=[*case.note, f"Least epsilon for {case.right}:"],
         below=case.closing(policies, [row[2] for row in rows]),
         failed=failed,
-        way="give a larger --budget, or ask for less by --success or --within",
+        way="give a larger --budget, ask for less by --success or --within, or for more --trials",
     )
 
 

@@ -104,7 +104,9 @@ def half_widths(
     own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
     close = np.abs(on_means @ features) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
-        raise SessionError("this run released differences of means, which determine no mean")
+        raise SessionError(
+            "this run released sums or differences of means, which determine no mean"
+        )
     size = float(np.abs(on_means).sum())
     deviate = misfit > 0 and size > _ROUNDING
     half = (1 - confidence) / (3 if deviate else 2)  # of the errors, for each source
