@@ -74,9 +74,9 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
     Notes
     -----
     Pairwise steps: weight moves from the arm of the support with the smallest variance to the arm
-    with the largest, as far as the determinant grows, in closed form (vertex exchange, Böhning,
-    1986). Now and then Newton's step on the support comes between, which ends the slow zigzag near
-    the optimum. The start is the column-pivoted QR basis.
+    with the largest, as far as the determinant grows, in closed form (vertex exchange; Harman,
+    Filová and Richtárik, 2018). Now and then Newton's step on the support comes between, which ends
+    the slow zigzag near the optimum. The start is the column-pivoted QR basis.
     """
     span = Span.of(vectors)
     tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
