@@ -178,7 +178,10 @@ def fitted(session: Session) -> tuple[str, Fit | None]:
 def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:
     """Return what the mean of the recommended arm may be, and on which assumption."""
     if interval is None:
-        return ["The run released sums or differences of means only, which determine no mean."]
+        return [
+            "The run released sums or differences of means only, which determine no mean: the "
+            "estimates show which arm is ahead, not how good it is."
+        ]
     size, deviations = deviation(session.policy), interval.deviations
     off = session.interval(misfit=size)
     model = "assumes that means are exactly linear in the features"
