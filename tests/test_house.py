@@ -139,7 +139,7 @@ def test_drawings_of_the_chapters_use_public_names_only(path: Path):
 
 
 def test_a_private_name_in_a_drawing_is_found():
-    private = "from dpbai import _check, Phase\nimport dpbai.field.session.phase"
+    private = "from dpbai import _check, Phase\nimport dpbai.field.session.releases"
     assert len(not_for_drawings(private)) == 2
     assert len(DRAWINGS) > 5
 

@@ -53,7 +53,8 @@ _MOST_MISFIT, _CAUTION = 0.06, 0.0055
 _MOST_ARMS = 256  # that a first phase pulls equally often
 _WORTH = 0.01  # what pulls of other arms must take off a variance
 _PULLS_TO_AN_ARM = 10
-_LEAST, _SMALL = 1e-100, 1e-6
+_LEAST = 1e-100
+_SMALL = 1e-6  # of the lead: so far all others stay behind two arms that alone can lead
 _MOST_PHASES = 64  # a plan decodes what all before it released
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
