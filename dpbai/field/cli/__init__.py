@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from threading import current_thread, main_thread
 
 from dpbai.field.cli.arguments import refuse_to_overwrite
-from dpbai.field.cli.commands import STEPS, parser
+from dpbai.field.cli.commands import STEPS, function, parser
 from dpbai.field.cli.output import acknowledging, complain, printed
 
 __all__ = ["main", "parser"]
@@ -97,7 +96,7 @@ def _run(given: argparse.Namespace) -> None:
             given.reward_range = checked_range(given.reward_range)
         except ValueError as error:
             raise ValueError(f"argument --reward-range: {error}") from error
-    answer = resolve_name(f"dpbai.field.cli.{given.place}")(given)
+    answer = function(given.command)(given)
     columns = answer.columns or given.columns
     # What was saved must be acknowledged.
     saved = given.command in (*STEPS, "start", "holdout")

@@ -105,15 +105,15 @@ def option(name: str, text: str, *names: str, **settings: Any) -> Option:
     return methodcaller("add_argument", name, *names, help=text, **settings)
 
 
-def checked(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str], Any]:
-    """Return what reads a value and checks it by a function of `dpbai._check`, with more to it."""
+def by_rule(kind: Callable[[str], Any], rule: Callable[[Any, Any], object]) -> Callable[[str], Any]:
+    """Return what reads a value and checks it by a rule, a function of `dpbai._check` and it."""
 
     def read(text: str) -> Any:
         value = kind(text)
         from dpbai import _check  # with NumPy, which help does without
 
         try:
-            getattr(_check, rule)(value, *more)
+            rule(_check, value)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         return value
@@ -122,9 +122,19 @@ def checked(kind: Callable[[str], Any], rule: str, *more: str) -> Callable[[str]
     return read
 
 
+def whole(name: str) -> Callable[[str], Any]:
+    """Return what reads a positive integer."""
+    return by_rule(int, lambda check, value: check.whole(value, name))
+
+
+def number(name: str, interval: str) -> Callable[[str], Any]:
+    """Return what reads a number in an interval, such as "(0, 1)"."""
+    return by_rule(float, lambda check, value: check.number(value, name, interval))
+
+
 def written(text: str) -> str:
     """Return the path of a file, if nothing shows that it cannot be written."""
-    path: str = checked(str, "path", "this")(text)
+    path: str = by_rule(str, lambda check, value: check.path(value, "this"))(text)
     if not (folder := Path(path).parent).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written: there is no folder {folder}")
     if not os.access(path if Path(path).exists() else folder, os.W_OK):
@@ -138,13 +148,13 @@ def _figure(text: str) -> str:
     return written(text)
 
 
-_BUDGET, EPSILON = checked(int, "whole", "budget"), checked(float, "epsilon")
-_SEED = checked(int, "seed_sequence")
+_BUDGET, EPSILON = whole("budget"), by_rule(float, lambda check, value: check.epsilon(value))
+_SEED = by_rule(int, lambda check, value: check.seed_sequence(value))
 
 
 # fmt: off
 # Options whose help or default differs between commands.
-gap = partial(option, "--gap", type=checked(float, "number", "gap", "(0, inf)"))
+gap = partial(option, "--gap", type=number("gap", "(0, inf)"))
 best = partial(option, "--best", metavar="ARM")
 reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0.0, 1.0),
                        metavar=("LOW", "HIGH"))
@@ -153,7 +163,7 @@ reward_range = partial(option, "--reward-range", nargs=2, type=float, default=(0
 def trials(default: int, text: str = "simulated runs") -> Option:
     """Return the option for the number of simulated runs."""
     return option("--trials", f"{text} (default {default})", default=default,
-                  type=checked(int, "whole", "trials"))
+                  type=whole("trials"))
 
 
 def output(*columns: str) -> Option:
@@ -182,12 +192,12 @@ ARMS = [
            "constant", action="store_true"),
 ]
 _DELTA = option("--delta", f"for {WITH_DELTA}: in (0, 1), such as 1e-6",
-                type=checked(float, "number", "delta", "(0, 1)"))
+                type=number("delta", "(0, 1)"))
 _MISFIT = option("--misfit", f"for {DEFAULT}: the expected deviation of means from linear ones, as "
                  "a share of the reward range: in [0, 1], 0 if means are exactly linear in the "
                  "features, inf to ignore the features (default 0.04 to 0.06, by how much "
                  "rewards can say of one arm)", metavar="X",
-                 type=checked(float, "number", "misfit", "[0, inf]"))
+                 type=number("misfit", "[0, inf]"))
 POLICY = [
     option("--budget", "pulls in all", type=_BUDGET, required=True, metavar="T"),
     option("--epsilon", "privacy parameter, positive; smaller is more private", type=EPSILON),
@@ -207,15 +217,15 @@ EPSILONS = option("--epsilons", "privacy parameters; smaller is more private", "
 BUDGETS = option("--budgets", "pulls", "--budget", nargs="+", type=_BUDGET, required=True,
                  metavar="T")
 SUCCESS = option("--success", "the wanted probability of a right answer (default 0.95)",
-                 default=0.95, type=checked(float, "number", "success", "(0, 1)"))
+                 default=0.95, type=number("success", "(0, 1)"))
 WITHIN = option("--within", "count an answer as right if its mean is at most X below the best "
                 "(default 0)", default=0.0, metavar="X",
-                type=checked(float, "number", "within", "[0, inf]"))
+                type=number("within", "[0, inf]"))
 SEED = option("--seed", "of the simulation (default 0)", type=_SEED, default=0)
 NOISE_SEED = option("--seed", "of the noise, in a rehearsal with --noise numpy", type=_SEED)
 SESSION = option("session", "the session file", metavar="run.json")
 GROUP = option("--group", "how many rewards one person may have given in a run (default 1)",
-               type=checked(int, "whole", "group"), default=1, metavar="N")
+               type=whole("group"), default=1, metavar="N")
 JSON = option("--json", "print one line of JSON", action="store_true")
 FIGURE = option("--figure", "draw a figure: .png or .svg", type=_figure, metavar="FILE")
 SUPPOSED: list[Option | list[Option]] = [

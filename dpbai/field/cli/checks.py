@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,3 +190,9 @@ def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
             raise SessionError(f"{path} has an arm that was withdrawn, and cannot be compared")
         arms = tuple(run.labels.index(label) for label in session.labels)
         yield path, replace(plan, active=arms, pulled=arms), released.statistic, None
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "holdout": holdout,
+    "misfit": misfit,
+}

@@ -1,17 +1,20 @@
 """The parser of the command line: every command, its options and its help.
 
-The modules that execute the commands are named, and imported only when one runs, so that help comes
-at once.
+The modules that execute the commands are imported only when one runs, so that help comes at once.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import dpbai
 from dpbai.field.cli import arguments
-from dpbai.field.cli.arguments import best, checked, gap, option, output, reward_range, trials
+from dpbai.field.cli.arguments import best, gap, option, output, reward_range, trials, whole
+
+if TYPE_CHECKING:
+    from dpbai.field.cli.answers import Answer
 
 STEPS = ("tell", "undo", "withdraw", "end-phase")
 """The commands that change a run."""
@@ -20,11 +23,10 @@ _RUN = [*arguments.ARMS, *arguments.POLICY]
 _COMPARISON = [*arguments.ARMS, *arguments.COMPARED]
 
 # fmt: off
-# The module and the function, the help, and in any order: more help, options, and lists of options
-# of which one is needed.
+# The help, and in any order: more help, options, and lists of options of which one is needed.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     "plan": (
-        "run:plan", "show what a run would do: phases, pulls, noise and guarantee",
+        "show what a run would do: phases, pulls, noise and guarantee",
         "Later phases depend on the arms that survive: their entries are ranges. With --gap, also "
         "how often the best arm would be found. noise_deviation: standard deviation of the noise "
         "on what is released, which is computed from rewards mapped to [0, 1].",
@@ -43,7 +45,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         output("phase", "arms", "pulled", "pulls_each", "pulls", "noise", "noise_deviation"),
     ),
     "start": (
-        "run:start", "begin a run, in a new session file",
+        "begin a run, in a new session file",
         "During a phase the file holds sums of rewards: protect it like the rewards themselves. "
         "After the phase it holds only what was released. Move it together with the file "
         "run.json.lock, which counts the released phases: if an older copy takes the place of the "
@@ -59,11 +61,11 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
                "ledger`: runs with the same name share people, others do not", metavar="NAME"),
     ),
     "next": (
-        "run:following", "show, as CSV, which arms to pull now, and how often",
+        "show, as CSV, which arms to pull now, and how often",
         arguments.SESSION, output("arm", "pulls"), arguments.JSON,
     ),
     "tell": (
-        "steps:tell", "record rewards, in any order and in parts",
+        "record rewards, in any order and in parts",
         "A file is recorded as a whole or, if anything in it is wrong, not at all. The same file "
         "recorded twice counts twice, unless --batch names it: `dpbai status` shows what has been "
         "recorded.",
@@ -81,19 +83,18 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         arguments.NOISE_SEED,
     ),
     "undo": (
-        "steps:undo", "remove a batch that was recorded by mistake in the current phase",
+        "remove a batch that was recorded by mistake in the current phase",
         "The name of the batch can be used again. Rewards recorded without a name stay.",
         arguments.SESSION, option("batch", "the name of the batch", metavar="BATCH"),
     ),
     "withdraw": (
-        "steps:withdraw", "stop asking for rewards of an arm that cannot be pulled any longer",
+        "stop asking for rewards of an arm that cannot be pulled any longer",
         "Each missing reward counts as the middle of the range, in this phase and in later ones, "
         "so that the guarantee for all other rewards stays. The arm cannot be recommended any "
         "more. That it was withdrawn is public: decide it without looking at rewards.",
         arguments.SESSION, option("arm", "the arm", metavar="ARM"), arguments.NOISE_SEED,
     ),
     "end-phase": (
-        "steps:end_phase",
         "end the current phase with the rewards recorded so far, if no more will come",
         "For drop-outs. Each arm needs at least one reward. With fewer rewards each has more "
         "influence, so the noise is made wider in proportion, which keeps the guarantee; the "
@@ -102,17 +103,16 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         arguments.SESSION, arguments.NOISE_SEED,
     ),
     "status": (
-        "run:status", "show the progress of a run",
+        "show the progress of a run",
         arguments.SESSION, output("arm", "state", "estimate", "received", "missing"),
         arguments.JSON,
     ),
     "recommend": (
-        "run:recommend", "show the answer, the private estimates, the guarantee",
+        "show the answer, the private estimates, the guarantee",
         arguments.SESSION, output("arm", "estimate", "noise", "phase", "state"), arguments.FIGURE,
         arguments.GROUP, arguments.JSON,
     ),
     "holdout": (
-        "checks:holdout",
         "begin a holdout of a run: pull some arms beside it, to check the features",
         "Phase 1 of a run estimates most arms from the features and the rewards of others. A "
         "holdout pulls some of these arms themselves: `dpbai tell` records their rewards, and "
@@ -123,13 +123,13 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         option("run", "the session file of the run", metavar="run.json"),
         option("held_out", "the arms to pull", metavar="ARM", nargs="+"),
         option("--pulls", "how often to pull each of them, beside the budget of the run",
-               type=checked(int, "whole", "pulls"), required=True, metavar="N"),
+               type=whole("pulls"), required=True, metavar="N"),
         option("--epsilon", "privacy parameter (default: that of the run)",
                type=arguments.EPSILON),
         output("arm", "pulls", "limit"),
     ),
     "misfit": (
-        "checks:misfit", "check whether means are linear in the features, from releases only",
+        "check whether means are linear in the features, from releases only",
         "Compares what phase 1 of a run computed from the features with what later phases and "
         "holdouts released of the same arms. No further rewards are released, so this costs no "
         "privacy.",
@@ -139,7 +139,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         output("arm", "compared_with", "phase_1", "again", "difference", "limit"), arguments.JSON,
     ),
     "ledger": (
-        "run:ledger", "show the privacy cost of several runs together",
+        "show the privacy cost of several runs together",
         "Losses of runs add up for a person who is in all of them. Runs with the same --population "
         "(see `dpbai start`) may share people, runs with different ones do not, and a run without "
         "one may share people with any.",
@@ -148,15 +148,15 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         arguments.JSON,
     ),
     "simulate": (
-        "experiments:simulated", "run a policy many times on supposed means",
+        "run a policy many times on supposed means",
         *_RUN, *arguments.SUPPOSED, trials(1000), arguments.SEED,
         output("arm", "mean", "recommended"), arguments.FIGURE,
     ),
     "study": (
-        "experiments:studied", "compare policies over budgets and epsilons, by simulation",
+        "compare policies over budgets and epsilons, by simulation",
         *_COMPARISON, arguments.EPSILONS, arguments.BUDGETS, *arguments.SUPPOSED,
         trials(1000, "simulated runs in each cell"), arguments.SEED,
-        option("--jobs", "processes (default 1)", type=checked(int, "whole", "jobs"), default=1,
+        option("--jobs", "processes (default 1)", type=whole("jobs"), default=1,
                metavar="N"),
         option("--cells", "save each finished cell in this file, and continue from it",
                type=arguments.written, metavar="FILE"),
@@ -165,7 +165,6 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
         output("a line for each policy, budget and epsilon"), arguments.FIGURE,
     ),
     "budget": (
-        "experiments:budgeted",
         "find the least budget for a wanted success, with privacy and without",
         "A row for each epsilon, and one without privacy, as soon as it is found. odds: e^epsilon, "
         "the largest factor by which one reward changes the odds of anything that a run shows. "
@@ -178,7 +177,6 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
                                "price", "loss"), arguments.FIGURE,
     ),
     "epsilon": (
-        "experiments:private",
         "find how private a run with a given budget can be, for a wanted success",
         "A row for each budget: the least epsilon found to be enough, in steps of 0.1 % where "
         "probabilities are exact. too_small: an epsilon that is not enough.",
@@ -203,7 +201,7 @@ def parser() -> argparse.ArgumentParser:
     top.set_defaults(law="bernoulli", means=None)  # of --gap, also where it goes without these
     top.add_argument("--version", action="version", version=f"dpbai {dpbai.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (place, text, *more) in _COMMANDS.items():
+    for name, (text, *more) in _COMMANDS.items():
         sub = commands.add_parser(
             name,
             help=text,
@@ -211,7 +209,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=arguments.Help,
             allow_abbrev=False,
         )
-        sub.set_defaults(command=name, place=place)
+        sub.set_defaults(command=name)
         for given in more:
             if isinstance(given, list):
                 group = sub.add_mutually_exclusive_group(required=True)
@@ -220,3 +218,16 @@ def parser() -> argparse.ArgumentParser:
             elif not isinstance(given, str):
                 given(sub)
     return top
+
+
+def function(command: str) -> Callable[[argparse.Namespace], Answer]:
+    """Return the function that executes a command."""
+    if command in ("simulate", "study", "budget", "epsilon"):
+        from dpbai.field.cli.experiments import COMMANDS
+    elif command in STEPS:
+        from dpbai.field.cli.steps import COMMANDS
+    elif command in ("holdout", "misfit"):
+        from dpbai.field.cli.checks import COMMANDS
+    else:
+        from dpbai.field.cli.run import COMMANDS
+    return COMMANDS[command]

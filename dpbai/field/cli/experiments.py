@@ -457,3 +457,11 @@ def _percent(share: float) -> str:
 def _rate(rate: float, low: float, high: float) -> str:
     error = "" if low == high else f" (simulation error: {low:.3g} to {high:.3g})"
     return f"{rate:.3g}{error}"
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "simulate": simulated,
+    "study": studied,
+    "budget": budgeted,
+    "epsilon": private,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 
@@ -41,8 +41,11 @@ def plan(given: argparse.Namespace) -> Answer:
         raise ValueError("--best and --within go with --gap")
     arms = tables.read_arms(given)
     policy = arguments.policy(given, arms.features)
-    from dpbai.field.cli.experiments import expected  # with all that simulates
+    successes: list[str] = []
+    if given.gap is not None:
+        from dpbai.field.cli.experiments import expected  # with all that simulates
 
+        successes = expected(given, policy, arms)
     count, dimension = arms.features.shape
     name, first = arguments.POLICIES[given.policies[0]][0], policy.phase(1, range(count))
     pulls = ((arms.labels[arm], n) for arm, n in zip(first.pulled, first.pulls, strict=True))
@@ -53,7 +56,7 @@ def plan(given: argparse.Namespace) -> Answer:
             f"Phase 1 pulls: {counted(pulls)}",
             str(dpbai.certificate(policy)),
             *advice.advise(policy, arms),
-            *(expected(given, policy, arms) if given.gap is not None else []),
+            *successes,
         ],
     )
 
@@ -253,3 +256,13 @@ def _range(values: Iterable[float]) -> str:
     """Return the least and the largest value as text, or the one value; 0 if there is none."""
     low, *_, high = [f"{value:.4g}" for value in sorted(values) or [0]] * 2
     return low if low == high else f"{low}..{high}"
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "plan": plan,
+    "start": start,
+    "next": following,
+    "status": status,
+    "recommend": recommend,
+    "ledger": ledger,
+}

@@ -151,3 +151,11 @@ def _answer(
         answer["released"] = len(session.released)
         answer["survivors"] = session.released[-1].survivors
     return session, answer
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "tell": tell,
+    "undo": undo,
+    "withdraw": withdraw,
+    "end-phase": end_phase,
+}
