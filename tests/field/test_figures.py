@@ -168,6 +168,18 @@ def test_a_name_stands_near_the_end_of_its_line_and_off_error_bars() -> None:
     assert 0.5 < box.x0 < box.x1 < 0.9 or box.x0 > 0.9
 
 
+def test_a_name_may_stand_between_marks_that_no_line_joins() -> None:
+    places = []
+    for marks in ([], [0, 1]):
+        with canvas.canvas() as (_, axes):
+            axes.set(xlim=(-0.1, 1.1), ylim=(-0.1, 1.1))
+            axes.plot([0.45, 0.55], [0.5, 0.5], label="level")
+            axes.plot(marks, marks, "o")
+            canvas.name_lines(axes)
+        places += [text.get_position() for text in axes.texts]
+    assert places[0] == places[1]
+
+
 def test_series_differ_without_colour() -> None:
     markers = {MarkerStyle(look["marker"]).get_marker() for look in SERIES}
     lines = {str(look["linestyle"]) for look in SERIES}
