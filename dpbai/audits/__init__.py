@@ -1,9 +1,10 @@
-"""Audits: lower bounds on what a run reveals, beside the upper bound of `dpbai.certificate`.
+"""Audits: lower bounds on the privacy loss of a run; `dpbai.certificate` gives an upper bound.
 
-`exact_audit` computes the law of the survivors on every reward table of a grid, `monte_carlo_audit`
-samples it. `pull_audit` runs a policy pull by pull, the view in which privacy is defined (Sec. 2,
-App. C and D); there `EarlyStopping` and `log_ratio` carry the change of measure of the lower bound.
-No audit relies on what a policy states about itself.
+`exact_audit` computes the law of the survivors on every reward table of a grid, and
+`monte_carlo_audit` samples it. `pull_audit` audits policies that choose each pull separately, as in
+the definition of privacy (Sec. 2, App. C and D). For such policies, `EarlyStopping` and `log_ratio`
+check the change of measure in the proof of the lower bound. Audits do not use the privacy
+parameters that a policy states.
 """
 
 from dpbai.audits.audit import Audit, TableGrid

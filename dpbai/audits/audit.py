@@ -1,8 +1,9 @@
-"""The losses of outputs whose law is known on every reward table of a grid.
+"""Privacy losses of outputs whose law is known on every reward table of a grid.
 
-A table holds the reward of each arm at each index: of its n-th pull, or of time t for the dual
-decision maker. Audits go through all tables of two rewards, low and high, on a grid. Where rewards
-are summed, so that their order does not matter, the grid counts the high ones only.
+A table holds the rewards of each arm by their index: that of the n-th pull of the arm or, for the
+dual decision maker, that of time t. Audits enumerate all tables whose rewards are either low or
+high. If the rewards of a block are summed, their order does not matter, and the grid has one table
+for each number of high rewards.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ from dpbai import _check
 from dpbai._check import FloatArray, IntArray
 
 Table = tuple[tuple[float, ...], ...]
-"""The rewards of each arm; rows may differ in length."""
+"""The rewards of each arm, in rows that may differ in length."""
 
 Entry = tuple[int, int]
 """An arm, and the index of a reward in its row, both from 0."""
 
-LARGEST_WORK = 5e8  # numbers that an audit may compute, which takes about a minute or two
-LARGEST_MEMORY = 2.0**28  # numbers that it may hold at once, 2 GiB
+LARGEST_WORK = 5e8  # numbers that an audit may compute, in about one or two minutes
+LARGEST_MEMORY = 2.0**28  # numbers that it may hold at once, in 2 GiB
 
 
 @dataclass(frozen=True)
 class TableGrid:
-    """All reward tables with entries low and high, up to order within blocks of rewards.
+    """All reward tables with low and high entries, up to the order within blocks of rewards.
 
     Parameters
     ----------
     blocks : sequence of sequences of (arm, index)
-        Each entry of the table in one block. A block of n rewards is one axis of the grid, with n +
-        1 steps: at step k its first k rewards are high.
+        The entries of the table, each in one block. A block of n rewards is one axis of the grid,
+        with n + 1 steps: at step k its first k rewards are high.
     rewards : (float, float), default (0, 1)
         The low and the high reward.
     arms : int, default 0
-        The least number of rows; arms in no block have empty ones.
+        The least number of rows; the rows of arms without a block are empty.
     """
 
     blocks: tuple[tuple[Entry, ...], ...]
@@ -48,12 +49,12 @@ class TableGrid:
 
     @classmethod
     def full(cls, arms: int, budget: int) -> TableGrid:
-        """Return the grid of all 2^(K T) tables, each entry a block of its own."""
+        """Return the grid of all 2^(K T) tables, in which each entry is a block."""
         return cls(tuple(((arm, index),) for index in range(budget) for arm in range(arms)))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Steps of each axis."""
+        """The number of steps on each axis."""
         return tuple(len(block) + 1 for block in self.blocks)
 
     @property
@@ -63,11 +64,11 @@ class TableGrid:
 
     @cached_property
     def steps(self) -> IntArray:
-        """How many rewards of each block are high, shape (size, blocks)."""
+        """The number of high rewards in each block, shape (size, blocks)."""
         return np.indices(self.shape).reshape(len(self.blocks), -1).T
 
     def table(self, position: int) -> Table:
-        """Return the table at a position of the grid, 0 to size - 1."""
+        """Return the table at a position in the grid, from 0 to size - 1."""
         low, high = self.rewards
         steps = np.unravel_index(position, self.shape)
         entries = sorted(
@@ -84,7 +85,7 @@ class TableGrid:
         return self._pairs(axes, lambda count: (np.arange(count - 1), np.arange(1, count)))
 
     def column_neighbours(self) -> IntArray:
-        """Return the pairs of a `full` grid that differ in rewards of one index (table-DP)."""
+        """Return the pairs of tables of a `full` grid that differ at one index only (table-DP)."""
         columns: dict[int, list[int]] = {}
         for axis, ((_, index),) in enumerate(self.blocks):
             columns.setdefault(index, []).append(axis)
@@ -93,7 +94,10 @@ class TableGrid:
     def _pairs(
         self, groups: Iterable[list[int]], chosen: Callable[[int], tuple[IntArray, IntArray]]
     ) -> IntArray:
-        """Return pairs of tables that differ along the axes of one group, in the steps chosen."""
+        """Return pairs of tables that differ along the axes of one group only.
+
+        `chosen` returns the pairs of steps along a group, given their number.
+        """
         positions = np.arange(self.size).reshape(self.shape)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for axes in groups:
@@ -105,18 +109,18 @@ class TableGrid:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The exact law of the outputs on a grid of tables, and the largest loss in it.
+    """The exact law of the outputs on each table of a grid, and the largest privacy loss.
 
     Attributes
     ----------
     outputs : tuple
-        What the policy may put out.
+        The possible outputs of the policy.
     log_probabilities : ndarray of shape (outputs, tables)
-        Log probability of each output on each table of the grid.
+        The log probability of each output on each table of the grid.
     grid : TableGrid
         The tables.
     pairs : ndarray of int, shape (pairs, 2)
-        Positions of the neighbouring tables.
+        The positions of the neighbouring tables in the grid.
     """
 
     outputs: tuple[Hashable, ...]
@@ -124,7 +128,7 @@ class Audit:
     grid: TableGrid
     pairs: IntArray
 
-    def __repr__(self) -> str:  # not the arrays, which fill screens and do not show the loss
+    def __repr__(self) -> str:  # without the arrays, which are long
         return (
             f"Audit(epsilon={self.epsilon:.6g}, event={self.event}, outputs={len(self.outputs)}, "
             f"tables={self.grid.size})"
@@ -132,7 +136,7 @@ class Audit:
 
     @cached_property
     def _worst(self) -> tuple[float, int, IntArray]:
-        """The largest log ratio, its output, and the pair of tables, the likelier one first."""
+        """The largest log ratio, its output, and the pair of tables, the more likely one first."""
         worst = (0.0, 0, np.zeros(2, dtype=np.int64))
         for output, values in enumerate(self.log_probabilities):
             first, second = values[self.pairs.T]
@@ -148,8 +152,8 @@ class Audit:
     def epsilon(self) -> float:
         """The largest log ratio of the probabilities of an output on neighbouring tables.
 
-        No event of several outputs has a larger one. It is infinite if an output is impossible on
-        one table only.
+        No set of several outputs has a larger log ratio. It is infinite if an output is impossible
+        on only one of the two tables.
         """
         return self._worst[0]
 
@@ -160,15 +164,15 @@ class Audit:
 
     @property
     def tables(self) -> tuple[Table, Table]:
-        """The neighbouring tables that attain `epsilon`; on the first, `event` is likelier."""
+        """The neighbouring tables that attain `epsilon`; `event` is more likely on the first."""
         likelier, other = self._worst[2].tolist()
         return self.grid.table(likelier), self.grid.table(other)
 
     def delta_at(self, epsilon: float) -> float:
         """Return the least delta for which the outputs are (epsilon, delta)-private on the grid.
 
-        It is the largest sum over outputs of max(0, P - e^epsilon P') of neighbouring tables, for
-        an `epsilon` of at least 0.
+        It is the maximum, over neighbouring tables, of the sum of max(0, P - e^epsilon P') over all
+        outputs. `epsilon` is at least 0.
         """
         epsilon = _check.non_negative(epsilon, "epsilon")
         worst = 0.0
@@ -176,7 +180,7 @@ class Audit:
             total = np.zeros(len(self.pairs))
             for values in self.log_probabilities:
                 this, other = values[pairs]
-                # In logarithms, since e^epsilon alone may overflow.
+                # In logarithms, since e^epsilon may overflow.
                 with np.errstate(invalid="ignore"):
                     below = np.where(np.isneginf(other), -math.inf, epsilon + other - this)
                 total += np.exp(this) * -np.expm1(np.minimum(below, 0))
@@ -190,17 +194,17 @@ def check_work(*, computed: float = 0.0, held: float = 0.0) -> None:
         if count > most:
             raise ValueError(
                 f"an exact audit may {what} at most {most:.3g} numbers, and this one would {what} "
-                f"{count:.3g} or more: take fewer arms or pulls, or monte_carlo_audit"
+                f"{count:.3g} or more. Use fewer arms or pulls, or monte_carlo_audit"
             )
 
 
 def check_grid(
     grid: TableGrid, *, outputs: float, neighbours: float = 0.0, computed: float = 0.0
 ) -> None:
-    """Raise ValueError if the outputs on all tables, and pairs of these, would be too many.
+    """Raise ValueError if the laws of the outputs on all tables and pairs are too much work.
 
-    A table has `neighbours`, by default two on each axis of the grid; the law of the outputs takes
-    `computed` numbers.
+    Each table has so many `neighbours`, by default two on each axis of the grid. `computed` numbers
+    are computed for the laws.
     """
     tables = math.prod(map(float, grid.shape))
     pairs = tables * (neighbours or 2 * len(grid.blocks)) / 2

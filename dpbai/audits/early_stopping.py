@@ -1,7 +1,7 @@
-"""Early stopping (Sec. 4.3), and a private policy to try it on.
+"""Early stopping (Sec. 4.3), and a private policy as an example.
 
-`dpbai.audits.pull` lists all outputs of a policy with their exact probabilities; with these, Lemma
-4.3, its corollary, and the change of measure can be checked on tiny reward tables.
+`dpbai.audits.pull` computes the exact probabilities of all outputs of a policy. With these, Lemma
+4.3, its corollary, and the change of measure can be checked for tiny budgets.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from dpbai.audits.pull import History, Output, PullPolicy
 
 @dataclass(frozen=True)
 class WinStay:
-    """Stay with an arm that pays, else go on to the next one; epsilon-private on rewards in [0, 1].
+    """Win-stay, lose-shift by randomized response; epsilon-private for rewards in [0, 1].
 
-    The policy stays after a reward x with probability (1 + (e^epsilon - 1) x) / (1 + e^epsilon),
-    randomized response for x in {0, 1}, and recommends the arm that it would have pulled next. As
-    each reward decides one output, its loss is at most epsilon.
+    After a reward x the policy pulls the same arm again with probability (1 + (e^epsilon - 1) x) /
+    (1 + e^epsilon), and otherwise the next one. It recommends the arm that it would pull next.
+    Since each reward affects only one choice, the privacy loss is at most epsilon.
 
     Parameters
     ----------
     arms, budget : int
         K, at least 2, and T.
     epsilon : float
-        Privacy parameter, positive; with infinity nothing is random.
+        Privacy parameter, positive. If it is infinite, choices after rewards of 0 and 1 are not
+        random.
     """
 
     arms: int
@@ -43,7 +44,7 @@ class WinStay:
         _check.epsilon(self.epsilon)
 
     def next_arm(self, history: History) -> FloatArray:
-        """Return the probabilities, shape (K,), of the next arm; the first is arm 0."""
+        """Return the probabilities, shape (K,), of the next arm; the first one is arm 0."""
         law = np.zeros(self.arms)
         if not history:
             law[0] = 1
@@ -61,17 +62,20 @@ class WinStay:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """ES(policy, n, arm): once `arm` has been pulled n times, pull the auxiliary arm to the end.
+    """ES(policy, n, arm): after n pulls of `arm`, pull only an auxiliary arm.
 
-    It recommends the auxiliary arm if it ever pulled it, else what `policy` does, and reads n
-    rewards of `arm` at most. (At that point the paper's prose pulls `arm`, its formula the
-    auxiliary arm.) The auxiliary arm, the paper's arm 0, is numbered K here.
+    It recommends the auxiliary arm if it has pulled it, and otherwise what `policy` recommends. It
+    reads at most n rewards of `arm`. (After the n pulls, the text of the paper pulls `arm`, and its
+    formula the auxiliary arm.) The auxiliary arm, 0 in the paper, is numbered K here.
 
     Parameters
     ----------
     policy : PullPolicy
-    n, arm : int
-        At least 1, and one of 0..K-1.
+        The policy to stop.
+    n : int
+        The number of pulls of `arm`, at least 1.
+    arm : int
+        One of 0, ..., K - 1.
     """
 
     policy: PullPolicy
@@ -91,16 +95,16 @@ class EarlyStopping:
 
     @property
     def budget(self) -> int:
-        """T, that of the policy."""
+        """T, the number of pulls."""
         return self.policy.budget
 
     def next_arm(self, history: History) -> FloatArray:
-        """Return the policy's law until `arm` has its n pulls, eq. (18)."""
+        """Return the law of the next arm: that of the policy before the n-th pull, eq. (18)."""
         stopped = sum(arm == self.arm for arm, _ in history) >= self.n
         return self._auxiliary() if stopped else self.policy.next_arm(history)
 
     def recommend(self, history: History) -> FloatArray:
-        """Return the policy's law unless it was stopped, eq. (19)."""
+        """Return the law of the recommendation: that of the policy unless stopped, eq. (19)."""
         stopped = any(arm == self.arms for arm, _ in history)
         return self._auxiliary() if stopped else self.policy.recommend(history)
 
@@ -109,7 +113,10 @@ class EarlyStopping:
 
 
 def log_ratio(law: Mapping[Output, float], other: Mapping[Output, float]) -> float:
-    """Return the largest log(P(S) / Q(S)) over sets S of outputs: a single output attains it."""
+    """Return the largest log(P(S) / Q(S)) over sets S of outputs.
+
+    Some single output attains it. `law` and `other` give the positive probabilities P and Q.
+    """
     law, other = _probabilities(law, "law"), _probabilities(other, "other")
     return max(math.log(p / other[out]) if out in other else math.inf for out, p in law.items())
 

@@ -1,9 +1,9 @@
 """The exact law of all outputs of an elimination policy, on every small reward table.
 
-The output is the transcript: the survivors of each phase, the last of them recommended. Its
-probability is a product over phases, each a function of the sums of the rewards that the phase
-reads; or, if phases remember earlier releases, one function of all these sums. The n-th pull of an
-arm gives its n-th reward, so no reward is read twice.
+The output is the transcript: the survivors of each phase, the last of which is recommended. Its
+probability is a product over phases, and each factor depends on the sums of the rewards that the
+phase reads. If phases remember earlier releases, it is one function of all these sums. The n-th
+pull of an arm gives its n-th reward, so no reward is read twice.
 """
 
 from __future__ import annotations
@@ -27,20 +27,26 @@ _PLAN = 1e4  # the cost of a plan, in computed numbers
 def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     """Return the exact law of the transcript on all small reward tables, and its largest loss.
 
-    The loss never exceeds that of the certificate, which holds for all tables and for the releases
-    themselves. With few pulls it is less: for two arms, n pulls of each, and Laplace noise it is
+    The loss is at most that of the certificate, which holds for all tables and for the releases
+    themselves. With few pulls it is less. For two arms with n pulls each and Laplace noise, it is
     epsilon - log(1 + epsilon / (2 + (n - 1) epsilon)).
 
     Parameters
     ----------
     policy : Policy
-        With few arms and pulls: more than a minute or two of work is a `ValueError`. Phases release
-        independent means of any number of arms, or decode at most two coordinates. If they
-        remember, all phases together release at most two coordinates, unless there is no noise. For
-        all others there is `monte_carlo_audit`.
+        A policy with few arms and pulls. Its phases release independent means of any number of
+        arms, or decode at most two coordinates. If they remember earlier releases and there is
+        noise, all phases together release at most two coordinates. Use `monte_carlo_audit` for
+        other policies.
     reward_bound : float, default 1
-        Tables have entries 0 and `reward_bound`; above 1 the audit shows the loss of rewards
-        outside the model.
+        The tables have entries 0 and `reward_bound`. If it exceeds 1, the audit shows the loss for
+        rewards outside the model.
+
+    Raises
+    ------
+    ValueError
+        If the law has no implementation, or the audit would take more than a minute or two, or too
+        much memory.
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
     first = Stage.first(policy)
@@ -58,7 +64,7 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     blocks = _blocks(chain.from_iterable(reads for _, reads in plans.values()))
     grid = TableGrid(blocks, (0.0, reward_bound), len(first.active))
     check_grid(grid, outputs=ends + len(plans), computed=computed)
-    # The longest paths first, so that a missing exact law is found early.
+    # The longest paths first: they find out early if a law cannot be computed.
     laws = {past: _survival(past, *plans[past], grid) for past in sorted(plans, key=len)[::-1]}
     reached: dict[Transcript, FloatArray] = {(): np.zeros(grid.size)}
     for past in plans:  # a plan comes after those that lead to it
@@ -69,7 +75,7 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
 
 
 def _blocks(all_reads: Iterable[Reads]) -> tuple[tuple[Entry, ...], ...]:
-    """Return the runs of rewards of each arm that phases read as a whole or not at all."""
+    """Return blocks of consecutive rewards that each phase reads as a whole or not at all."""
     cuts: dict[int, set[int]] = {}
     for arm, start, stop in chain.from_iterable(all_reads):
         cuts.setdefault(arm, set()).update((start, stop))
@@ -85,7 +91,7 @@ def _survival(
 ) -> dict[Survivors, FloatArray]:
     """Return the log law of the survivors of the last phase on each table of the grid.
 
-    If phases are remembered, it is the joint law with what they keep, as in `past`.
+    With remembered phases, it is the joint law with their survivors being those in `past`.
     """
     means = []
     for phase, read in zip(phases, reads, strict=True):

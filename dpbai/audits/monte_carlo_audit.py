@@ -1,8 +1,8 @@
 """A lower bound on the privacy loss of any policy, from many runs on two neighbouring tables.
 
-One half of the runs chooses an event, and the other half bounds its two probabilities. It needs no
-law and sets no limit on the size of the plans. The bound can only be too low: rare events, in which
-the loss is largest, are not observed often enough.
+One half of the runs chooses an event, and the other half bounds its probabilities on the two
+tables. No exact law is needed, and plans may be of any size. Bounds are often well below the loss,
+because the events with the largest loss may be too rare to be observed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ Pair = tuple[RewardTable, RewardTable]
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon: below it, the policy is not (epsilon, delta)-private.
+    """A lower bound on epsilon: the policy is not (epsilon, delta)-private below it.
 
     Attributes
     ----------
     epsilon, delta, level : float
-        The bound, for a given delta, and its confidence.
+        The bound, the delta for which it holds, and its confidence level.
     event : frozenset of transcripts
         The event that was tested.
-    hits, runs : (int, int), int
-        How often it happened on the table that favours it, and on the other, of how many runs on
-        each.
+    hits : (int, int)
+        How often it occurred on the table on which it is more likely, and on the other one.
+    runs : int
+        The number of runs on each table that tested it.
     """
 
     epsilon: float
     delta: float
     level: float
-    event: frozenset[Transcript] = field(repr=False)  # may be huge
+    event: frozenset[Transcript] = field(repr=False)  # may be very large
     hits: tuple[int, int]
     runs: int
 
@@ -60,27 +61,28 @@ def monte_carlo_audit(
 ) -> LowerBound:
     """Return a lower bound on the epsilon of `policy`, from runs on two neighbouring tables.
 
-    Both probabilities have Clopper-Pearson limits at confidence (1 + level) / 2, as in Jagielski,
-    Ullman and Oprea (2020).
+    It is the ratio of Clopper-Pearson limits of the two probabilities of an event, each with
+    confidence (1 + level) / 2, as in Jagielski, Ullman and Oprea (2020).
 
     Parameters
     ----------
     policy : Policy
-        Of any size.
+        A policy of any size.
     tables : pair of tables, optional
         Reward tables that differ in one reward, such as `Audit.tables`. Row i lists the rewards of
-        arm i in the order of its pulls. By default all rewards are 0, except that one of the tables
-        has a 1 as the first reward of the last arm of phase 1.
+        arm i in the order of its pulls. By default all rewards are 0, except that on one of the
+        tables the first reward of the last arm pulled in phase 1 is 1.
     trials : int
-        Runs on each table, at least 2. One half chooses the event, the other tests it.
+        The number of runs on each table, at least 2. One half of them chooses the event, and the
+        other half tests it.
     delta : float, default 0
-        Bound the epsilon of (epsilon, delta)-privacy; in [0, 1).
+        The delta of (epsilon, delta)-privacy, in [0, 1).
     level : float, default 0.95
-        Confidence of the bound, in (0, 1).
+        The confidence level of the bound, in (0, 1).
     seed : int, SeedSequence or Generator, default 0
-        Source of randomness; the same seed gives the same result.
+        The source of randomness; the same seed gives the same result.
     run : callable, default `run_on_table`
-        The engine that is audited: `run(policy, table, trials, rng)` counts transcripts.
+        The engine to audit: `run(policy, table, trials, rng)` returns a counter of transcripts.
 
     Raises
     ------
@@ -96,10 +98,10 @@ def monte_carlo_audit(
     chosen, tested = (
         [run(policy, table, runs, rng) for table in pair] for runs in (half, trials - half)
     )
-    events = [_telling_event(chosen[k], chosen[1 - k], half, delta, level) for k in (0, 1)]
-    favours = int(events[1][0] > events[0][0])
-    event, runs = events[favours][1], trials - half
-    likely, other = (sum(tested[k][kept] for kept in event) for k in (favours, 1 - favours))
+    events = [_best_event(chosen[k], chosen[1 - k], half, delta, level) for k in (0, 1)]
+    first = int(events[1][0] > events[0][0])
+    event, runs = events[first][1], trials - half
+    likely, other = (sum(tested[k][kept] for kept in event) for k in (first, 1 - first))
     epsilon = _log_ratio_bound(np.array(likely), np.array(other), runs, delta, level)
     return LowerBound(max(0.0, float(epsilon)), delta, level, event, (likely, other), runs)
 
@@ -111,7 +113,7 @@ def run_on_table(
     _check.kind(rng, "rng", np.random.Generator)
     first = Stage.first(policy)
     rows, trials = _rows(table, len(first.active)), _check.trials(trials)
-    # Stages of trials, with their releases if these are remembered.
+    # The trials that have reached a stage: their releases, which are empty if not remembered.
     reached = [(first, np.empty((trials, 0)))]
     ended: Counter[Transcript] = Counter()
     while reached:
@@ -146,7 +148,7 @@ def _default_tables(policy: Policy) -> Pair:
 
 
 def _checked_tables(policy: Policy, tables: Pair) -> Pair:
-    """Return the tables, if they are neighbours; the message repeats no reward."""
+    """Return the tables if they are neighbours; error messages contain no reward."""
     first, second = (_rows(table, arms_of(policy)) for table in _check.sequence(tables, "tables"))
     if [row.shape for row in first] != [row.shape for row in second]:
         raise ValueError("tables must have rows of the same lengths")
@@ -162,12 +164,12 @@ def _rows(table: RewardTable, arms: int) -> list[FloatArray]:
     return rows
 
 
-def _telling_event(
+def _best_event(
     likely: Counter[Transcript], other: Counter[Transcript], runs: int, delta: float, level: float
 ) -> tuple[float, frozenset[Transcript]]:
-    """Return the largest bound that an event attains on these counts, and the event.
+    """Return the largest bound that an event attains with these counts, and the event.
 
-    The outputs are taken in the order of their ratio, as many as give the largest bound.
+    An event consists of the outputs with the largest ratios of counts.
     """
     outputs = sorted(likely, key=lambda output: (likely[output] + 0.5) / (other[output] + 0.5))
     outputs.reverse()
@@ -180,7 +182,7 @@ def _telling_event(
 def _log_ratio_bound(
     first: IntArray, second: IntArray, runs: int, delta: float, level: float
 ) -> FloatArray:
-    """Return a lower bound on log((P - delta) / P') from hits of `runs` runs each."""
+    """Return a lower bound on log((P - delta) / P') from the hits in `runs` runs on each table."""
     risk = (1 - level) / 2
     low, high = clopper_pearson(first, runs, risk)[0], clopper_pearson(second, runs, risk)[1]
     with np.errstate(divide="ignore"):

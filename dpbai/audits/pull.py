@@ -1,8 +1,8 @@
-"""Policies pull by pull, as in Sec. 2: the next arm depends on the history so far.
+"""Policies that choose each pull from the history so far, as in Sec. 2.
 
-This is the view in which the paper defines privacy: a policy maps a reward table to the law of its
-output (A_1, ..., A_T, recommendation). Laws are enumerated exactly, for tiny budgets: dictionaries
-of the positive probabilities of outputs.
+The paper defines privacy for these policies: a policy maps a reward table to the law of its output
+(A_1, ..., A_T, recommendation). For tiny budgets, laws are computed exactly by enumeration. A law
+is a dictionary of the outputs that are possible, with their probabilities.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 History = tuple[tuple[int, float], ...]
-"""The arms pulled so far, each with the reward that it gave."""
+"""The arms pulled so far, each with its reward."""
 
 Output = tuple[int, ...]
 """The arms pulled at times 1, ..., T, then the recommended arm."""
 
 MOST_HISTORIES = 2**18
-"""How many histories of the same length there may be, which take seconds."""
+"""The largest number of histories of the same length, for which a law takes seconds."""
 
 
 @runtime_checkable
 class PullPolicy(Protocol):
-    """A policy that chooses each pull anew; its choices may be random.
+    """A policy that chooses each pull separately, possibly at random.
 
-    Laws are arrays of K probabilities. One more entry is that of an auxiliary arm, numbered K,
-    which always yields 0 (see `dpbai.audits.EarlyStopping`).
+    Its methods return arrays of K probabilities. They may have one more entry, the probability of
+    an auxiliary arm, numbered K, whose rewards are 0 (see `dpbai.audits.EarlyStopping`).
     """
 
     @property
@@ -55,12 +55,14 @@ def output_law(
     Parameters
     ----------
     policy : PullPolicy
-        Its cost is up to K^(T+1) outputs, of at most `MOST_HISTORIES` histories.
+        A policy for a tiny budget: there are up to K^(T+1) outputs, and may be at most
+        `MOST_HISTORIES` histories.
     table : array_like of shape (K, T), rewards in [0, 1]
-        A row may be shorter than T if its arm can never be pulled so often.
+        The rewards. A row may be shorter if its arm is never pulled T times.
     time_indexed : bool, default False
-        False: the n-th pull of arm i gives `table[i, n - 1]`, the decision maker of Sec. 2. True:
-        the pull at time t gives `table[i, t - 1]`, the dual decision maker D(policy) of table-DP.
+        If False, the n-th pull of arm i gives `table[i, n - 1]`, as for the decision maker of
+        Sec. 2. If True, the pull at time t gives `table[i, t - 1]`, as for the dual decision maker
+        D(policy) of table-DP.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.flag(time_indexed, "time_indexed")
@@ -85,7 +87,8 @@ def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, fl
     Parameters
     ----------
     policy : PullPolicy
-        Its cost is up to (2 K)^T histories, of which there may be `MOST_HISTORIES`.
+        A policy for a tiny budget: there are up to (2 K)^T histories, and may be at most
+        `MOST_HISTORIES`.
     means : sequence of float
         The K means, in [0, 1].
     """
@@ -113,8 +116,8 @@ def _output_law(
                             reached[*history, (arm, reward)] = probability * float(chance) * share
             if len(reached) > MOST_HISTORIES:
                 raise ValueError(
-                    f"policy must have at most {MOST_HISTORIES} histories, all of which are "
-                    f"enumerated, and has more in {policy.budget} pulls: take a smaller budget"
+                    f"policy must have at most {MOST_HISTORIES} histories, since all are "
+                    f"enumerated, and has more in {policy.budget} pulls. Use a smaller budget"
                 )
     law: defaultdict[Output, float] = defaultdict(float)
     for history, probability in reached.items():

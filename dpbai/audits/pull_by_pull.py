@@ -1,4 +1,4 @@
-"""The exact audit of policies that choose pull by pull, elimination policies among them."""
+"""The exact audit of policies that choose each pull separately, including elimination policies."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ _HISTORY = 200.0  # the cost of a history, in computed numbers
 def pull_audit(
     policy: PullPolicy, *, neighbours: str = "reward", time_indexed: bool = False
 ) -> Audit:
-    """Return the exact audit of a policy that chooses pull by pull, on all tables of 0 and 1.
+    """Return the exact audit of a policy that chooses each pull, on all tables of zeros and ones.
 
     Parameters
     ----------
     policy : PullPolicy
-        For K arms and T pulls there are 2^(K T) tables and up to K^(T+1) outputs.
+        A policy for a tiny budget: for K arms and T pulls there are 2^(K T) tables and up to
+        K^(T+1) outputs.
     neighbours : {"reward", "column"}
-        Whether neighbouring tables differ in one reward (Definition 2.1) or in the rewards of all
+        Whether neighbouring tables differ in one reward (Definition 2.1), or in the rewards of all
         arms at one index (table-DP).
     time_indexed : bool, default False
-        Whether to audit D(policy), whose dual decision maker reads the reward of the time t instead
-        of that of the n-th pull of the arm.
+        Whether to audit the dual decision maker D(policy), to which the table gives the reward at
+        time t instead of that of the n-th pull of an arm.
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.one_of(neighbours, "neighbours", ("reward", "column"))
     grid = TableGrid.full(policy.arms, policy.budget)
-    alike = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
-    check_grid(grid, outputs=1, neighbours=alike)
+    count = 2.0 * len(grid.blocks) if neighbours == "reward" else policy.budget * 2.0**policy.arms
+    check_grid(grid, outputs=1, neighbours=count)
     laws: list[dict[Output, float]] = []
     histories = 0
     for position in range(grid.size):
@@ -47,7 +48,7 @@ def pull_audit(
         histories += len(laws[-1]) * policy.budget
         check_work(computed=histories / len(laws) * grid.size * _HISTORY)
     outputs = tuple(sorted(set().union(*laws)))
-    check_grid(grid, outputs=len(outputs), neighbours=alike)
+    check_grid(grid, outputs=len(outputs), neighbours=count)
     with np.errstate(divide="ignore"):
         log_probabilities = np.log([[law.get(output, 0.0) for law in laws] for output in outputs])
     pairs = grid.neighbours() if neighbours == "reward" else grid.column_neighbours()
@@ -56,20 +57,20 @@ def pull_audit(
 
 @dataclass(frozen=True, eq=False)
 class PullByPull:
-    """The `PullPolicy` that pulls as an elimination policy does, for tiny budgets.
+    """An elimination policy as a `PullPolicy`, for tiny budgets.
 
-    A phase pulls its arms in turn. The history shows the arms pulled, not the noise, so the next
-    arm is drawn given the pulls so far. Pulls that the policy leaves unused go to arm 0.
+    A phase pulls its arms in turn. The history contains the pulls but not the noise, so the next
+    arm has its conditional law given the pulls so far. Unused pulls go to arm 0.
 
     Parameters
     ----------
     policy : Policy
-        One that `exact_audit` can handle, and whose phases do not remember earlier releases.
+        A policy that `exact_audit` can handle, whose phases do not remember earlier releases.
     """
 
     policy: Policy
-    # Audits meet the same history on many tables.
-    _known: dict[tuple[History, int], FloatArray] = field(
+    # Laws by history, which audits need again for other tables, and by choice.
+    _laws: dict[tuple[History, int], FloatArray] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -95,18 +96,18 @@ class PullByPull:
         return self._given(history, 1)
 
     def _given(self, history: History, choice: int) -> FloatArray:
-        if (history, choice) not in self._known:
+        if (history, choice) not in self._laws:
             weights = np.zeros(self.arms)
             for weight, arms in _runs(history, Stage.first(self.policy)):
                 weights[arms[choice]] += weight
-            self._known[history, choice] = _check.vector(weights / weights.sum(), "weights")
-        return self._known[history, choice]
+            self._laws[history, choice] = _check.vector(weights / weights.sum(), "weights")
+        return self._laws[history, choice]
 
 
 def _runs(history: History, stage: Stage) -> Iterator[tuple[float, tuple[int, int]]]:
-    """Yield the runs from a stage that pull as the history does: probability, and two arms.
+    """Yield the runs from a stage that agree with the history: their probability, and two arms.
 
-    These are the next to be pulled and the recommended one, or -1 where it is not decided yet.
+    These are the next arm to pull and the recommended arm, which is -1 if it is not decided yet.
     """
     if len(stage.active) == 1:
         if all(arm == 0 for arm, _ in history):

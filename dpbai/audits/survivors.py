@@ -1,10 +1,11 @@
-"""The exact law of the survivors of a phase, or of several, given the empirical means.
+"""The exact law of the survivors of one or several phases, given the empirical means.
 
-Survivors are ranked by `decoder @ (statistic + noise)`, and ties are broken evenly. The law is a
-closed form for two independent estimates, and otherwise a one-dimensional integral: over the least
-surviving estimate where estimates are independent, over a sector of the plane where two coordinates
-are released. Integrands are smooth between known kinks, so that Gauss-Legendre rules are exact to
-rounding, and logarithms, so that ratios of rare events are accurate.
+The survivors are the arms with the largest estimates `decoder @ (statistic + noise)`, and ties are
+broken evenly. For two independent estimates, the law has a closed form. Otherwise it consists of
+one-dimensional integrals: over the least surviving estimate if the estimates are independent, and
+over sectors of the plane if two coordinates are released. The integrands are smooth between known
+kinks, so that Gauss-Legendre rules are exact to rounding. They are computed as logarithms, so that
+ratios of the probabilities of rare events are accurate.
 """
 
 from __future__ import annotations
@@ -26,29 +27,31 @@ from dpbai.ranking import sorted_rows
 
 Survivors = tuple[int, ...]
 Law = dict[Survivors, FloatArray]
-"""The log probability of each surviving set, on each of many vectors of means."""
+"""The log probability of each set of survivors, for each of many vectors of means."""
 
 _NODES, _WEIGHTS = special.roots_legendre(24)
-_NARROW = 1e-5
-BLOCK = 1000  # rows of means in one array operation
+_NARROW = 1e-5  # in standard deviations of the noise
+BLOCK = 1000  # vectors of means in one array operation
 
 
 def log_survival(phase: Phase, means: FloatArray) -> Law:
-    """Return the log probability of each set that can survive, on each of n vectors of means.
+    """Return the log probability of each set that can survive, for each of n vectors of means.
 
     Parameters
     ----------
     phase : Phase
-        Its noise is `NoNoise`, `Laplace` or `Gaussian`; the estimates must be the released
-        coordinates themselves, or decoded from at most two, and not from earlier releases.
+        A phase with `NoNoise`, `Laplace` or `Gaussian` noise. The estimates must be the released
+        coordinates themselves, or be decoded from at most two of them, and not from earlier
+        releases.
     means : ndarray of shape (n, m)
         Empirical means of the m pulled arms.
     """
     _check.kind(phase, "phase", Phase)
     if phase.remembered:
         raise ValueError(
-            f"phase {phase.index} remembers earlier releases, so that its survivors have no law of "
-            "their own: see exact_audit, or use monte_carlo_audit"
+            f"phase {phase.index} remembers earlier releases, so the law of its survivors depends "
+            "on these. Use exact_audit, which computes the joint law of all phases, or "
+            "monte_carlo_audit"
         )
     means = _check.shaped(means, "means", (None, len(phase.pulled)))
     return log_joint_survival([phase], [], [means])
@@ -57,10 +60,11 @@ def log_survival(phase: Phase, means: FloatArray) -> Law:
 def log_joint_survival(
     phases: Sequence[Phase], before: Sequence[Survivors], means: Sequence[FloatArray]
 ) -> Law:
-    """Return the log probability that phases keep what they did, and the last of them each set.
+    """Return the joint log probabilities of the survivors of some phases.
 
-    They are one phase, or all of a path that are remembered; all but the last keep what `before`
-    states. With noise, they release at most two coordinates in all.
+    The phases are a single one, or the last one of a path and all that it remembers. All but the
+    last keep the sets in `before`, and the last keeps each of the sets in the result. With noise,
+    phases that remember release at most two coordinates in all.
     """
     phase = phases[-1]
     statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
@@ -75,12 +79,14 @@ def log_joint_survival(
         law = partial(_along, phases, before)
     elif not independent and (statistic.shape[1] > 2 or len(kinds) > 1):
         raise ValueError(
-            "the exact law handles noise of one kind, and estimates decoded from at most 2 "
+            "an exact law requires noise of one kind, and estimates decoded from at most 2 "
             f"coordinates, but phase {phase.index} decodes {statistic.shape[1]}, with "
-            f"{' and '.join(sorted(kind.__name__ for kind in kinds))} noise: use monte_carlo_audit"
+            f"{' and '.join(sorted(kind.__name__ for kind in kinds))} noise. Use monte_carlo_audit"
         )
     elif not isinstance(noise, Laplace | Gaussian):
-        raise TypeError(f"no exact law for noise of type {type(noise).__name__}")
+        raise TypeError(
+            f"no exact law for noise of type {type(noise).__name__}. Use monte_carlo_audit"
+        )
     elif independent:
         law = partial(_independent, phase, noise)
     else:
@@ -96,7 +102,7 @@ def log_joint_survival(
 
 
 def _certain(phase: Phase, released: FloatArray) -> Law:
-    """Return the law of the survivors of releases, shape (n, coordinates): ties are drawn."""
+    """Return the law of the survivors given n releases: only the breaking of ties is random."""
     sure, tied = phase.tied(released)
     patterns, which = np.unique(sure + 2 * tied, axis=0, return_inverse=True)
     law: Law = {}
@@ -111,7 +117,7 @@ def _certain(phase: Phase, released: FloatArray) -> Law:
 
 
 def _along(phases: Sequence[Phase], before: Sequence[Survivors], released: FloatArray) -> Law:
-    """Return the law of the last survivors, with that of the others, where releases are certain."""
+    """Return the joint law of the survivors of some phases given the releases."""
     reached, never = np.zeros(len(released)), np.full(len(released), -np.inf)
     for phase, kept in zip(phases[:-1], before, strict=True):
         first = released[:, : phase.remembered + phase.coordinates]
@@ -120,7 +126,7 @@ def _along(phases: Sequence[Phase], before: Sequence[Survivors], released: Float
 
 
 def _independent(phase: Phase, noise: Laplace | Gaussian, statistic: FloatArray) -> Law:
-    """Integrate over x, the least surviving estimate: the other survivors lie above x."""
+    """Integrate over x, the least surviving estimate; those of the other survivors exceed x."""
     if len(phase.active) == 2:
         lead = statistic[:, 0] - statistic[:, 1]
         chances = noise.log_cdf_of_difference(lead), noise.log_cdf_of_difference(-lead)
@@ -148,10 +154,12 @@ def _sectors(
     noise: Laplace | Gaussian,
     statistic: FloatArray,
 ) -> Law:
-    """Two coordinates order the arms by their direction: constant between critical directions.
+    """Integrate over the sectors of the plane of two coordinates in which the survivors are fixed.
 
-    They are a complex number, in units of the noise. Quarter turns do not change the law of the
-    noise, so each sector is turned to lie around the real axis, within 45 degrees.
+    The order of the estimates depends only on the direction of the released vector, and changes at
+    the directions in which two estimates are equal. The vector is represented by a complex number,
+    in units of the noise. Since quarter turns do not change the law of the noise, each sector is
+    rotated to within 45 degrees of the positive real axis.
     """
     scales = np.array([p.noise.standard_deviation for p in phases for _ in range(p.coordinates)])
     noise = Laplace(math.sqrt(0.5)) if isinstance(noise, Laplace) else Gaussian(1.0)
@@ -161,7 +169,7 @@ def _sectors(
     diagonals = math.pi / 4 + math.pi / 2 * np.arange(4)
     angles = np.concatenate([np.angle(1j * gaps), np.angle(-1j * gaps), diagonals]) % (2 * math.pi)
     angles = np.unique(angles)
-    # Far out, only arms whose decoder rows are equal to within rounding tie.
+    # Far out, only arms tie whose rows of the decoder are equal to within rounding.
     far = 1 + max(float(phase.reach.max(initial=0.0)) for phase in phases)
     law: Law = {}
     for start, stop in zip(angles, [*angles[1:], angles[0] + 2 * math.pi], strict=True):
@@ -179,11 +187,12 @@ def _sectors(
 def _sector(
     noise: Laplace | Gaussian, statistic: NDArray[np.complex128], low: float, high: float
 ) -> FloatArray:
-    """Return log P(low w_1 < w_2 < high w_1, w_1 > 0) of w = statistic + noise; slopes in [-1, 1].
+    """Return log P(low w_1 < w_2 < high w_1, w_1 > 0) for w = statistic + noise.
 
-    Laplace noise: beyond the first statistic and twice the second, where any kink belongs to a
-    slope below 1/2, the integrand decays at half the rate of the density or faster. Gaussian noise:
-    of a cone, the point nearest to the statistic is no farther out than the statistic itself.
+    The slopes `low` and `high` are in [-1, 1]. The integral over w_1 ends at `stop`. For Laplace
+    noise, the integrand decays with half the rate of the density, or faster, beyond the first
+    statistic and twice the second; kinks further out belong to slopes below 1/2. For Gaussian
+    noise, the point of the sector nearest to the statistic is no farther from 0 than the statistic.
     """
     first, second = statistic.real, statistic.imag
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -192,14 +201,14 @@ def _sector(
     stop = np.maximum(0, first) + 2 * np.abs(second) + 2 * reach
     x, log_weights = rule(np.zeros_like(stop), stop, np.nan_to_num(kinks), step)
     upper, lower = high * x - second[:, None], low * x - second[:, None]
-    # P(lower < Z < upper), from the tail in which the interval lies, so that digits do not cancel.
+    # P(lower < Z < upper), computed in the tail that contains the interval to avoid cancellation.
     mirrored = upper + lower > 0
     upper, lower = np.where(mirrored, -lower, upper), np.where(mirrored, -upper, lower)
     log_upper = noise.log_cdf(upper)
     width = (high - low) * x
     with np.errstate(divide="ignore", invalid="ignore"):
         between = log_upper + np.log(-np.expm1(noise.log_cdf(lower) - log_upper))
-        # In an interval so narrow that digits still cancel, the density is constant.
+        # In a very narrow interval digits would still cancel, but the density is constant.
         constant = noise.log_density((upper + lower) / 2) + np.log(width)
     between = np.where(width < _NARROW * noise.standard_deviation, constant, between)
     density = noise.log_density(x - first[:, None])
@@ -207,9 +216,9 @@ def _sector(
 
 
 def reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, float]:
-    """Return the distance at which densities fall to e^-45, and the length of one rule.
+    """Return the distance at which a density falls by e^-45, and the length of one panel.
 
-    A product of Laplace factors changes by e^12 at most on either half of it.
+    A product of Laplace factors changes by at most e^12 on each half of a panel.
     """
     if isinstance(noise, Laplace):
         return 45 * noise.scale, 24 * noise.scale / factors
@@ -219,7 +228,7 @@ def reach_and_step(noise: Laplace | Gaussian, factors: int) -> tuple[float, floa
 def rule(
     start: FloatArray, stop: FloatArray, kinks: FloatArray, step: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and log weights, shape (n, nodes), of integrals over [start, stop]."""
+    """Return nodes and log weights, shape (n, nodes), of integrals from `start` to `stop`."""
     pieces = math.ceil(float((stop - start).max()) / step)
     inner = np.clip(kinks, start[:, None], stop[:, None])
     edges = np.sort(np.concatenate([np.linspace(start, stop, pieces + 1, axis=1), inner], axis=1))
@@ -232,7 +241,7 @@ def rule(
 
 
 def survival_work(phase: Phase, reward_bound: float, before: Sequence[Phase] = ()) -> float:
-    """Return about how many numbers the law of its survivors takes for each row of means."""
+    """Return about how many numbers are computed for the law of survivors, per vector of means."""
     noise, arms, keep = phase.noise, len(phase.active), phase.keep
     sets = math.comb(arms, keep)
     if not isinstance(noise, Laplace | Gaussian) or (keep == arms and not before):

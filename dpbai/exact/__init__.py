@@ -1,4 +1,4 @@
-"""Exact probabilities: what Monte Carlo estimates, without sampling, from one plan and laws."""
+"""Exact probabilities of what `simulate` estimates, from a plan and the laws of rewards."""
 
 from dpbai.exact.brackets import ErrorBounds, error_bounds
 from dpbai.exact.error import exact_error, exact_success

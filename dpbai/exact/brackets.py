@@ -1,8 +1,13 @@
-"""Bounds of error probabilities in any dimension, without sampling.
+"""Bounds on error probabilities without sampling, for any number of released coordinates.
 
-The best arm is not recommended if a rival's estimate is larger, and each rival's lead is a linear
-form of what is released, whose probability ``inversion`` computes. So with p_k the probability that
-rival k beats the best arm, max p_k <= P(error) <= sum p_k; pairs of rivals sharpen both.
+The best arm is not recommended if another arm has a larger estimate. The lead of the best arm over
+arm k is a linear form of the release, and ``inversion`` computes the probability p_k that it is
+negative. So max p_k <= P(error) <= sum p_k. The probabilities of pairs of arms, that both leads are
+negative, sharpen both bounds (``pairs``).
+
+With several phases, the upper bound is a sum over the ways to lose the best arm: it is lost in the
+first phase; a set of arms survives that is not one of a few likely ones; or one of these survives,
+and the best arm is lost later.
 """
 
 from __future__ import annotations
@@ -25,40 +30,41 @@ from dpbai.plans import Stage
 from dpbai.ranking import alike
 
 _SMALL_PART = 0.01
-_BATCH = 16
-_MOST_PAIRED = 64
+_BATCH = 16  # forms
+_MOST_PAIRED = 64  # forms
 _MOST_FORMS = 20_000
 _MOST_SETS = 64
 
 
 class ErrorBounds(NamedTuple):
-    """The bounds `low` and `high` of an error probability, in [0, 1]."""
+    """The bounds `low` and `high` on an error probability, in [0, 1]."""
 
     low: float
     high: float
 
 
 def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> ErrorBounds:
-    """Return bounds of the probability that `policy` does not recommend the best arm.
+    """Return bounds on the probability that `policy` does not recommend the best arm.
 
-    Below 1e-250, and with several phases, low is 0, and high is at least 1e-250.
+    With several phases, and for probabilities below 1e-250, `low` is 0. `high` is at least 1e-250.
 
     Parameters
     ----------
     policy : Policy
-        With any number of released coordinates. With several phases, `high` is useful only where
-        few sets of arms are likely to survive a phase.
+        A policy with any number of released coordinates. With several phases, `high` is useful only
+        if few sets of arms are likely to survive each phase.
     instance : Instance
-        Where rewards come from; its features may differ from those of the policy.
+        The source of the rewards; its features may differ from those of the policy.
     rtol : float, default 1e-4
-        Relative error of the probabilities that the bounds are made of, in [1e-10, 1e-2], for which
-        the bounds allow.
+        The relative error of the probabilities from which the bounds are computed, in [1e-10,
+        1e-2]. The bounds are valid in spite of it.
 
     Raises
     ------
     NotExactError
-        A `ValueError` that names what is not covered: rewards with atoms and no noise, noise of
-        another kind than those of ``dpbai.noise``, too many sets of arms that may survive.
+        If there are no bounds; it is a `ValueError` that states why. The rewards have atoms and
+        there is no noise, the noise is not one of ``dpbai.noise``, the rewards have another law
+        than `Uniform`, `Bernoulli` or `Empirical`, or too many sets of arms may survive a phase.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -75,7 +81,7 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
 def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
     rivals = ~alike(phase.decoder, instance.best)
     leads = (phase.decoder[instance.best] - phase.decoder)[rivals]
-    if phase.coordinates == 1:  # all rivals on one side are ahead together
+    if phase.coordinates == 1:  # leads of the same sign are negative together
         leads = leads[np.unique(leads > 0, return_index=True)[1]]
     forms = _forms((phase,), instance, leads, rtol)
     rows, chances, pruned = _chances(forms)
@@ -86,7 +92,7 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
         low, high = bounds_of_union(forms, rows[likely], chances[likely])
         high += math.fsum(chances[order[_MOST_PAIRED:]].tolist()) + pruned
     low, high = low * (1 - rtol), min(max(high * (1 + rtol), math.exp(SMALLEST_LOG)), 1.0)
-    # The other arms always tie, and ties are broken evenly.
+    # The best arm always ties with the others of these, and ties are broken evenly.
     tied = int(np.count_nonzero(~rivals))
     return ErrorBounds(float(low + (tied - 1)) / tied, float(high + (tied - 1)) / tied)
 
@@ -94,7 +100,7 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
 def _forms(
     phases: tuple[Phase, ...], instance: Instance, leads: FloatArray, rtol: float
 ) -> Variables:
-    """Return forms of what some phases have released, by their weights of it."""
+    """Return leads, given as weights of the releases of some phases, as forms of their terms."""
     starts = np.cumsum([phase.coordinates for phase in phases])[:-1]
     terms, weights = [], []
     for phase, block in zip(phases, np.split(leads, starts, axis=1), strict=True):
@@ -104,9 +110,9 @@ def _forms(
 
 
 def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
-    """Return the likeliest forms, their chances to be negative, and a bound of all others."""
+    """Return the likeliest forms to be negative, their probabilities, and a bound on the rest."""
     order = np.argsort(-forms.log_bounds)
-    # Chernoff bounds suffice for rivals that together are a small part.
+    # Chernoff's bounds suffice for forms that together are a small part.
     bounds = np.exp(forms.log_bounds[order])
     remaining = np.append(np.cumsum(bounds[::-1])[::-1], 0.0)
     if forms.log_bounds.max(initial=-math.inf) < SMALLEST_LOG:
@@ -119,10 +125,10 @@ def _chances(forms: Variables) -> tuple[IntArray, FloatArray, float]:
 
 
 def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
-    """Return a bound of the probability that the best arm is lost in this phase or later.
+    """Return a bound on the probability that the best arm is lost in this phase or later.
 
-    It is lost now if as many rivals as survive have larger estimates: by Markov's inequality with
-    at most the sum of their chances, divided by that number. Else one of few sets survives.
+    It is lost in this phase if at least `keep` arms have larger estimates. By Markov's inequality,
+    the probability of that is at most the sum of those of all arms, divided by `keep`.
     """
     phase = stage.phase
     if phase.keep == len(phase.active) > 1:
@@ -140,7 +146,8 @@ def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
             return min(lost, 1.0)
         sets, other = _survivors(phase, phases, instance, lost, rtol)
     later = [_error_from(stage.then(arms), instance, rtol) for arms in sets]
-    # Fresh releases do not depend on who is left; those that are remembered do.
+    # New releases are independent of the set that survives. Remembered ones are not, and then only
+    # the sum over all sets is a bound.
     rest = math.fsum(later) if remembers(stage.policy) else max(later)
     return min(lost + other + rest, 1.0)
 
@@ -148,15 +155,16 @@ def _error_from(stage: Stage, instance: Instance, rtol: float) -> float:
 def _survivors(
     phase: Phase, phases: tuple[Phase, ...], instance: Instance, lost: float, rtol: float
 ) -> tuple[list[tuple[int, ...]], float]:
-    """Return sets of arms with the best one among them, and a bound of the chance of all others.
+    """Return likely sets of survivors that include the best arm, and a bound on all other sets.
 
-    An arm survives only if it beats one of any `keep` others, such as those of the largest means.
+    An arm can survive only if its estimate exceeds one of those of `keep` others, for which the
+    arms with the largest means are taken.
     """
     decoder, arms = phase.decoder, np.asarray(phase.active)
     order = np.argsort(-instance.means[arms], kind="stable")
     first, others = order[: phase.keep], order[phase.keep :]
     if first.size * others.size > _MOST_FORMS:
-        raise NotExactError(f"too many of {arms.size} arms may survive phase {phase.index}")
+        raise NotExactError(f"too many of the {arms.size} arms may survive phase {phase.index}")
     pairs = [(k, g) for k in others.tolist() for g in first.tolist()]
     above, below = np.array(pairs).T
     forms = _forms(phases, instance, decoder[below] - decoder[above], rtol)

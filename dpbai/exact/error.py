@@ -1,16 +1,20 @@
 """Exact error probabilities of policies with one phase.
 
 The recommended arm is the one whose row of the decoder has the largest product with the release. If
-the released coordinates are independent (each pulled arm enters one of them), the probability that
-it is the best one is an integral over one or two of them:
+the released coordinates are independent, which they are if each pulled arm enters only one of them,
+the probability that this is not the best arm is an integral over one coordinate x, in two cases:
 
-- at most two coordinates: the best arm wins in a cone of the plane, bounded by two rays (Sec. 5's
-  instance, where all policies but Baseline pull two arms; and App. E's);
-- the decoder is the identity: the best arm wins if its coordinate is the largest (Baseline).
+- At most two coordinates are released. The best arm wins in a cone of the plane, and given x the
+  other coordinate must lie in an interval (the instance of Sec. 5, where all policies except
+  Baseline pull two arms, and that of App. E). If the cone is a half-plane, no integral is needed:
+  one linear form must be positive.
+- The decoder is the identity. The best arm has coordinate x, and another one must exceed it
+  (Baseline).
 
-The error is summed from positive parts, whose densities and tails have small relative errors
-(``inversion``; ``lattice`` for two-valued rewards), so errors of 1e-30 are as accurate as errors of
-0.3. The cost does not grow with the budget, except like its square root where rewards have atoms.
+The integrands are sums and products of densities and tails with small relative errors
+(``inversion``; ``lattice`` for two-valued rewards), and nothing cancels in them, so that errors of
+1e-30 are as accurate as errors of 0.3. The cost does not grow with the budget, except in proportion
+to its square root if rewards have atoms.
 """
 
 from __future__ import annotations
@@ -52,25 +56,29 @@ def exact_success(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> 
 
 
 def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> float:
-    """Return the probability that `policy` does not recommend the best arm; 0 below 1e-250.
+    """Return the probability that `policy` does not recommend the best arm.
+
+    Probabilities below 1e-250 are returned as 0.
 
     Parameters
     ----------
     policy : Policy
-        With one phase, in which each pulled arm enters one released coordinate, and either at most
-        two coordinates are released or the decoder is the identity.
+        A policy with one phase, in which each pulled arm enters only one released coordinate. At
+        most two coordinates are released, or the decoder is the identity.
     instance : Instance
-        Where rewards come from; its features may differ from those of the policy.
+        The source of the rewards; its features may differ from those of the policy.
     rtol : float, default 1e-9
-        Relative error to aim at, in [1e-12, 1e-2].
+        The relative error to aim at, in [1e-12, 1e-2].
 
     Raises
     ------
     NotExactError
-        A `ValueError` that names the condition that fails. The distribution of the coordinates must
-        also be smooth: rewards with atoms need two values (`Bernoulli`) and Laplace noise, each
-        mean for itself; or Gaussian noise; or two arms (a single half-plane), and noise or a common
-        lattice. With few pulls and little noise, even uniform rewards may need a larger `rtol`.
+        If the probability cannot be computed; it is a `ValueError` that states why. Besides the
+        conditions above, the released coordinates must have smooth distributions. So rewards with
+        atoms need Gaussian noise; or two values (`Bernoulli`), Laplace noise and one mean in each
+        coordinate. If the best arm wins in a half-plane, as it does with two arms, they need any
+        noise, or two values with the same step. With few pulls and little noise, even uniform
+        rewards may need a larger `rtol`.
     ValueError
         If `rtol` is out of range, or policy and instance differ in the number of arms.
     """
@@ -78,12 +86,12 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     if phase.keep > 1:
         raise NotExactError(f"phase 1 keeps {phase.keep} arms, so there is more than one phase")
     phase = independent(phase)
-    settled = _settled(phase, instance)
-    if settled is not None:
-        return settled
-    wrong = _outside_cone if phase.coordinates <= 2 else _not_largest
+    certain = _certain_error(phase, instance)
+    if certain is not None:
+        return certain
+    integral = _outside_cone if phase.coordinates <= 2 else _not_largest
     try:
-        return min(float(wrong(phase, instance, rtol)), 1.0)
+        return min(float(integral(phase, instance, rtol)), 1.0)
     except RoughDensityError as reason:
         raise NotExactError(
             "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
@@ -92,7 +100,7 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
 
 
 def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
-    """Return the first stage of a run, for an instance with one best arm."""
+    """Return the first stage of a run, or raise NotExactError if several arms are best."""
     _check.number(rtol, "rtol", interval)
     first = Stage.on(policy, instance)
     if len(instance.ties) > 1:
@@ -101,13 +109,15 @@ def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) 
 
 
 def independent(phase: Phase) -> Phase:
-    """Return a plan with the same answer and independent coordinates, or raise NotExactError."""
+    """Return an equivalent phase with independent coordinates, or raise NotExactError."""
     if isinstance(phase.noise, NoNoise) and phase.decoder_matrix is not None:
-        # Without noise, the empirical means may be released themselves.
+        # Without noise, releasing the empirical means themselves is equivalent.
         decoder = phase.decoder @ phase.release
         phase = replace(phase, release_matrix=None, decoder_matrix=decoder)
     if (np.count_nonzero(phase.release, axis=0) > 1).any():
-        raise NotExactError("a pulled arm enters two released coordinates, which makes them depend")
+        raise NotExactError(
+            "a pulled arm enters two released coordinates, which are therefore dependent"
+        )
     if phase.coordinates > 2 and phase.decoder_matrix is not None:
         raise NotExactError(
             f"there are {phase.coordinates} released coordinates, more than 2, and the decoder is "
@@ -116,8 +126,8 @@ def independent(phase: Phase) -> Phase:
     return phase
 
 
-def _settled(phase: Phase, instance: Instance) -> float | None:
-    """Return the error where only the breaking of ties is random; elsewhere None."""
+def _certain_error(phase: Phase, instance: Instance) -> float | None:
+    """Return the error if nothing but the breaking of ties is random, otherwise None."""
     laws = [instance.laws[arm] for arm in phase.pulled]
     values = [two_values(law) for law in laws]
     if not isinstance(phase.noise, NoNoise) or any(v is None or v[0] < v[1] for v in values):
@@ -130,9 +140,9 @@ def _settled(phase: Phase, instance: Instance) -> float | None:
 
 
 def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
-    """Return the probability that the released point lies outside the best arm's cone.
+    """Return the probability that the best arm loses, which it does outside a cone.
 
-    Inside it the best arm wins, or ties with all arms that have its row of the decoder.
+    Inside the cone it wins, or ties with the arms whose rows of the decoder are the same.
     """
     normals = cone(phase.decoder, instance.best)
     if normals is None:
@@ -140,13 +150,16 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
         if isinstance(phase.noise, NoNoise) and any(
             isinstance(law, Empirical) or two_values(law) is not None for law in laws
         ):
-            raise NotExactError("without noise, the best arm may win where several arms tie")
+            raise NotExactError(
+                "without noise, the best arm wins only where several arms tie, with a probability "
+                "that is not computed"
+            )
         return 1.0
     tied = np.count_nonzero(alike(phase.decoder, instance.best))
     outside = 0.0
     if len(normals) == 1:
-        # Inside, the best arm fails with probability 1 - 1/tied; on the edge, where all arms tie,
-        # with 1 - 1/arms: as if this share of the edge were outside.
+        # Inside, the best arm loses with probability 1 - 1/tied. On the edge all arms tie, and it
+        # loses with probability 1 - 1/arms, as if this share of the edge were outside.
         edge = 1 - tied / len(phase.decoder)
         outside = _half_plane(phase, instance, normals[0], rtol, edge)
     elif len(normals):
@@ -155,14 +168,14 @@ def _outside_cone(phase: Phase, instance: Instance, rtol: float) -> float:
 
 
 def _outside_wedge(phase: Phase, instance: Instance, normals: FloatArray, rtol: float) -> float:
-    """Return the probability that a product with one of two normals is negative."""
+    """Return the probability that the product of the release with a normal is negative."""
     (first,), (second,) = (_coordinates(phase, instance, rtol, [k]) for k in (0, 1))
     kinks = [-along / across * second.knots for across, along in normals if across]
     spikes = _spikes(first, phase, instance, 0)
     knots = np.concatenate([[0.0], spikes, *kinks])
 
     def ends(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return between which values the second coordinate must be to stay inside the cone."""
+        """Return between which values the second coordinate is inside the cone, given the first."""
         low, high = np.full(x.size, -np.inf), np.full(x.size, np.inf)
         for across, along in normals:
             if along > 0:
@@ -192,10 +205,11 @@ def _integral(
     knots: FloatArray,
     rtol: float,
 ) -> float:
-    """Return the probability that one of some events occurs, given one coordinate at points x.
+    """Return the probability that one of some events occurs, by an integral over a coordinate x.
 
-    `log_bounds(x)` bounds the log probability of each event, `log_any(x, slack)` is that of their
-    union, with a slack as in `Variables` for each. Densities and tails may have kinks at `knots`.
+    The density of x is that of `last`. Given x, `log_bounds(x)` bounds the log probability of each
+    event, and `log_any(x, slack)` is that of their union, with a slack as in `Variables` for each
+    event. Densities and tails may have kinks at `knots`.
     """
 
     def log_bound(x: FloatArray) -> FloatArray:
@@ -213,7 +227,10 @@ def _integral(
 def _half_plane(
     phase: Phase, instance: Instance, normal: FloatArray, rtol: float, edge: float
 ) -> float:
-    """Return the probability that the product with a normal is negative, or on a share of 0."""
+    """Return the probability that the product of the release with a normal is negative.
+
+    To it the share `edge` of the probability that the product is 0 is added.
+    """
     weights = normal @ phase.release
     parts, noises = _parts(phase, instance, weights), normal[normal != 0]
     log_error = _below_support(parts, phase.noise, noises)
@@ -229,7 +246,7 @@ def _half_plane(
 
 
 def _parts(phase: Phase, instance: Instance, weights: FloatArray) -> list[Part]:
-    """Return weight, law and number of rewards of each mean that is not weighted by 0."""
+    """Return the weight, the law and the number of the rewards of each mean in a weighted sum."""
     return [
         (float(weights[k]), instance.laws[phase.pulled[k]], phase.pulls[k])
         for k in np.flatnonzero(weights).tolist()
@@ -237,9 +254,10 @@ def _parts(phase: Phase, instance: Instance, weights: FloatArray) -> list[Part]:
 
 
 def _below_support(parts: list[Part], noise: Noise, noise_weights: FloatArray) -> float | None:
-    """Return the log probability that one Laplace noise outweighs means that are never negative.
+    """Return the log probability that a nonnegative sum S of means plus a Laplace variate is < 0.
 
-    By the exponential tail of the noise it is E exp(-form / scale) / 2. Elsewhere it is None.
+    The variate has an exponential lower tail, so this is E exp(-S / scale) / 2. Return None if S
+    may be negative, or if the noise is of another kind.
     """
     if not isinstance(noise, Laplace) or noise_weights.size > 1:
         return None
@@ -255,20 +273,20 @@ def _below_support(parts: list[Part], noise: Noise, noise_weights: FloatArray) -
 
 
 def cone(decoder: FloatArray, best: int) -> FloatArray | None:
-    """Return inward normals of the half-planes that bound the best arm's winning set, shape (k, q).
+    """Return the inward normals, shape (k, q), of the cone of releases for which the best arm wins.
 
-    They are k <= 2 of the rows of `decoder[best] - decoder`, q <= 2: where all are positive on the
-    release, no other arm has a larger estimate. Rows that are alike, which always tie, are left
-    out. None if the set is empty.
+    They are k <= 2 of the rows of `decoder[best] - decoder`, of q <= 2 coordinates. Where their
+    products with the release are positive, no other arm has a larger estimate; arms that always tie
+    with the best one are left out. Return None if the cone is empty.
     """
     normals: FloatArray = (decoder[best] - decoder)[~alike(decoder, best)]
     if not len(normals):
         return normals
-    # Units of the coordinates change rounding errors, not the order of the angles.
+    # Dividing by units changes rounding errors, but not the order of the angles.
     units = np.abs(normals).max(axis=0)
     x, y = np.pad(normals / np.where(units > 0, units, 1), ((0, 0), (0, 2 - units.size))).T
     angles = np.arctan2(y, x)
-    # Relative to the first, so that a fan of less than half a turn does not cross the branch cut.
+    # Relative to the first, angles within half a turn of each other do not cross the branch cut.
     turned = (angles - angles[0] + np.pi) % (2 * np.pi) - np.pi
     low, high = int(turned.argmin()), int(turned.argmax())
     if turned[high] - turned[low] >= np.pi:
@@ -278,7 +296,7 @@ def cone(decoder: FloatArray, best: int) -> FloatArray | None:
 
 
 def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
-    """Return the probability that another independent coordinate exceeds the best arm's."""
+    """Return the probability that another coordinate exceeds that of the best arm."""
     (best,) = _coordinates(phase, instance, rtol, [instance.best])
     rivals = [k for k in range(phase.coordinates) if k != instance.best]
     others = _coordinates(phase, instance, rtol, rivals)
@@ -302,7 +320,7 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
 def _coordinates(
     phase: Phase, instance: Instance, rtol: float, chosen: list[int]
 ) -> list[Variables | LatticeVariable]:
-    """Return some released coordinates: in closed form where there is one, the others in blocks."""
+    """Return the chosen coordinates: in closed form where possible, otherwise in blocks."""
     lattices = {k: _on_lattice(phase, instance, k) for k in chosen}
     found: list[Variables | LatticeVariable] = [
         lattice for lattice in lattices.values() if lattice is not None
@@ -317,7 +335,7 @@ def _coordinates(
 
 
 def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVariable | None:
-    """Return a weighted mean of two-valued rewards with Laplace noise; None for others."""
+    """Return a coordinate that is a weighted two-valued mean plus Laplace noise, or else None."""
     parts = _parts(phase, instance, phase.release[coordinate])
     if not isinstance(phase.noise, Laplace) or len(parts) != 1:
         return None
@@ -335,10 +353,10 @@ def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVar
 def _spikes(
     variable: Variables | LatticeVariable, phase: Phase, instance: Instance, coordinate: int
 ) -> FloatArray:
-    """Return where the density of a released coordinate has kinks, or narrow spikes.
+    """Return the kinks of the density of a released coordinate, and points around narrow spikes.
 
-    There is a spike about each sum of its discrete rewards if noise and other rewards are narrow
-    compared with the distances of these sums. An integral could miss them.
+    Quadrature could miss the spikes. There is one at each sum of discrete rewards if the noise and
+    the other rewards are narrow compared with the distances between these sums.
     """
     width, discrete = phase.noise.standard_deviation, []
     for weight, law, pulls in _parts(phase, instance, phase.release[coordinate]):
@@ -348,7 +366,7 @@ def _spikes(
             values = np.sort(weight / pulls * atoms(law)[0])
             step = float(np.diff(values).max(initial=0.0))
         discrete.append((step, deviation, values, pulls))
-    # Rewards with steps narrower than a smooth density only smooth it further.
+    # Rewards whose steps are small compared with the width so far only add to it.
     discrete.sort(key=lambda part: part[0])
     while discrete and discrete[0][0] <= 4 * width:
         width = math.hypot(width, discrete.pop(0)[1])
@@ -363,5 +381,5 @@ def _spikes(
     if np.diff(points).max() <= 4 * width:
         return variable.knots
     if points.size > _MOST_SPIKES:
-        raise RoughDensityError("noise is far thinner than the many steps of its rewards")
+        raise RoughDensityError("the noise is much narrower than the many steps of the rewards")
     return np.asarray(np.add.outer(points, width * np.array([-30, -8, 8, 30])).ravel())

@@ -1,27 +1,31 @@
-r"""Densities and tails of linear forms of independent terms, from moment generating functions.
+"""Densities and tails of linear forms of independent terms, by inversion of Laplace transforms.
 
-Such a form is a released coordinate, or the lead over a rival: it is one-dimensional whatever the
-number of coordinates, and so one inversion gives the probability of a half-space.
+A form Z is a released coordinate, or the lead of one arm over another. The probability of a
+half-space of releases is the tail of one form, whatever the number of coordinates.
 
-The density of Z, its upper tail and its lower tail have the Laplace transforms M(s), M(s)/s for
-s > 0 and M(s)/(-s) for s < 0, where M is the moment generating function. Each is inverted along a
-vertical line, for instance
+Let M(s) = E exp(s Z) be the moment generating function. As functions of x, the density of Z, its
+upper tail P(Z > x) and its lower tail P(Z < x) have the two-sided Laplace transforms M(s), M(s)/s
+for s > 0, and M(s)/(-s) for s < 0. Each is inverted by an integral along a vertical line,
 
     P(Z > x) = 1/(2 pi) integral of M(s + it) exp(-(s + it) x) / (s + it) dt,
 
-with s next to the saddle point, where the integrand does not oscillate before it has decayed. So
-nothing cancels, and a tail of 1e-30 comes out with as many correct digits as one of 0.3. The
-trapezoidal rule converges exponentially: its error is the sum of the aliases, the same function
-(times e^(sx)) at x + k 2 pi / step, and Chernoff bounds say which step makes them negligible.
+and likewise for the others. If s, the tilt, is near the saddle point, where M(s) exp(-s x) / s is
+least, the integrand decays before it oscillates. Then nothing cancels, and a tail of 1e-30 has as
+many correct digits as one of 0.3.
 
-With one Laplace variate of scale b, M has poles at +-1/b. Beyond 1/b a line gives what is left of
-P(Z > x) without the residue there, E exp((Z' - x)/b) / 2, where Z' is Z without that variate:
+The trapezoidal rule with steps of h in t is applied. By Poisson's summation formula, it replaces
+g(x) = e^(s x) P(Z > x) by the sum of g(x + 2 pi k / h) over all integers k. Chernoff bounds at
+other tilts give an interval outside which g is negligible; 2 pi / h is its length.
 
-    E exp((Z' - x)/b) / 2 - P(Z > x) = E max(cosh((Z' - x)/b) - 1, 0)  over Z' > x.
+If one of the terms is a Laplace variate of scale b, and Z' the sum of the others, M has poles at
++-1/b. A line beyond 1/b does not give the tail but its difference from the residue at 1/b,
 
-Where noise is wide, that is little, and as narrow as Z'.
+    E exp((Z' - x)/b) / 2 - P(Z > x) = E[cosh((Z' - x)/b) - 1; Z' > x],
 
-Results are logarithms, so that products of small numbers do not underflow.
+and for the density the same with sinh((Z' - x)/b) / b. If the noise is much wider than Z', this
+difference is small, and it takes few nodes: it varies with x as fast as the law of Z' does.
+
+All results are logarithms, so that products of small numbers do not underflow.
 """
 
 from __future__ import annotations
@@ -37,30 +41,31 @@ from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
 from dpbai.exact.terms import ComplexArray, Term, Terms
 
-_MOST_WORK = 2**26
-_SLICE = 2**17
-_ROUNDING = 1e-12
-_EPSILON = 1e-15  # relative rounding error of a sum
-_EXPONENTS = 0.5  # of that, the rounding error of an exponent of size 1
+_MOST_WORK = 2**26  # nodes times points
+_NODES_AT_ONCE = 2**17
+_ROUNDING = 1e-12  # relative rounding error of an inversion along the best line
+_SUM_ERROR = 1e-15  # relative rounding error of a sum
+_EXPONENT_ERROR = 0.5  # rounding error of an exponent of size 1, in units of _SUM_ERROR
 _MOST_EXCESS = 1.0
 _MARGIN = 3.0
-_NEIGHBOURS = np.arange(-12, 13)
-_LADDER = np.concatenate([0.25 * 1.4 ** np.arange(11), np.arange(9.0, 60, 2)])
-_STEEP = 60 * 1.4 ** np.arange(400)
-_NEXT_TO_LIMIT = 1000.0
-_WIDE = 10.0
-_NARROWEST = 1e-12
+_NEIGHBOURS = np.arange(-12, 13)  # of the line next to a saddle point: lines that are considered
+# Tilts, and heights t, in units of 1 / standard deviation.
+_TILTS = np.concatenate([0.25 * 1.4 ** np.arange(11), np.arange(9.0, 60, 2)])
+_LARGE_TILTS = 60 * 1.4 ** np.arange(400)
 _HEIGHTS = 1.25 ** np.arange(-4, 116)
-_DECADE = 11  # heights
+_DECADE = 11  # heights, over which they grow tenfold
+_NEXT_TO_LIMIT = 1000.0  # the largest tilt may be so many times as large as its distance to a limit
+_WIDE = 10.0  # times the standard deviation of the other terms: the scale of wide noise
+_NARROWEST = 1e-12
 
 
 class Variables:
-    """R linear forms of T independent terms, with weights of shape (R, T), no row of which is 0.
+    """R linear forms Z of T independent terms, with weights of shape (R, T), no row of which is 0.
 
-    Densities and tails are arrays of shape (2, R, N) of logarithms, lower and upper bounds. The two
-    are equal, with a relative error of `rtol`, at least 1e-12, except at points so far out that
-    double precision cannot tilt the form there: the lower one is then -inf, the upper one
-    Chernoff's.
+    Densities and tails at N points are arrays of shape (2, R, N): lower and upper bounds on their
+    logarithms. They are equal, with a relative error of at most `rtol`, which is at least 1e-12,
+    except far out, where rounding errors may be too large for that. The lower bound may be -inf
+    there, and the upper one that of Chernoff.
     """
 
     def __init__(self, terms: Sequence[Term] | Terms, weights: FloatArray, rtol: float) -> None:
@@ -74,25 +79,24 @@ class Variables:
         spreads = self.terms.deviations[self._index]
         self.deviations: FloatArray = np.hypot.reduce(self._weights * spreads, axis=1)
         if not self.deviations.all():
-            raise RoughDensityError("it is constant")
+            raise RoughDensityError("a linear form of the release is constant")
         with np.errstate(divide="ignore"):
             limits = self.terms.limits[self._index] / np.abs(self._weights)
         self.limits: FloatArray = limits.min(axis=1, initial=np.inf)
         poles = self.terms.poles[self._index] & (self._weights != 0)
-        others = np.where(poles, np.inf, limits).min(axis=1, initial=np.inf)
-        # Noise is wide if without it a form is much narrower.
-        self._narrow = np.where(poles, 0.0, self._weights)
-        self._narrowed: FloatArray = np.hypot.reduce(self._narrow * spreads, axis=1)
-        wide = (poles.sum(axis=1) == 1) & (_WIDE * self._narrowed < 1 / self.limits)
-        self._poles = np.where(wide & (self.limits < others), self.limits, np.nan)
-        self._room = others
+        # The rest is Z', the form without its Laplace variates.
+        self._rest_weights = np.where(poles, 0.0, self._weights)
+        self._rest_limits = np.where(poles, np.inf, limits).min(axis=1, initial=np.inf)
+        self._rest_deviations: FloatArray = np.hypot.reduce(self._rest_weights * spreads, axis=1)
+        wide = (poles.sum(axis=1) == 1) & (_WIDE * self._rest_deviations < 1 / self.limits)
+        self._poles = np.where(wide & (self.limits < self._rest_limits), self.limits, np.nan)
 
     def log_mgf(
         self, rows: IntArray, z: ComplexArray, weights: FloatArray | None = None
     ) -> ComplexArray:
-        """Return log E exp(z (Z - mean)) of some forms, or of forms with other weights.
+        """Return log E exp(z (Z - mean)) for the forms `rows`, or for forms with other weights.
 
-        `rows` has the shape of `z`, or 1 along its second axis.
+        The shape of `rows` is that of `z`, or has a second dimension of 1.
         """
         weights = self._weights if weights is None else weights
         total: ComplexArray = np.zeros(z.shape, dtype=complex)
@@ -102,55 +106,53 @@ class Variables:
         return total
 
     def log_density(self, x: FloatArray, slack: FloatArray) -> FloatArray:
-        """Return the logarithms of the densities at `x`, shape (N,).
+        """Return the log densities at `x`, shape (N,).
 
         `slack`, shape (N,) or (R, N), is the logarithm of the factor, at least 1, by which relative
-        errors may exceed `rtol`. Where errors may reach the size of the densities, the result is
-        -inf.
+        errors may exceed `rtol`. The result is -inf where they may be as large as the density.
         """
         offsets = x - self.means[:, None]
         slack = np.broadcast_to(slack, offsets.shape)
         result = np.zeros((2, *offsets.shape))
-        left = np.ones(offsets.shape, dtype=bool)
-        for sign, own in ((1, offsets >= 0), (-1, offsets < 0)):
-            left &= ~self._beside_pole(
-                offsets, sign, np.where(own, slack, np.inf), result, tail=False
-            )
-        return np.where(left, self._inverses[0](offsets, np.where(left, slack, np.inf)), result)
+        found = np.zeros(offsets.shape, dtype=bool)
+        for sign, side in ((1, offsets >= 0), (-1, offsets < 0)):
+            here = np.where(side, slack, np.inf)
+            found |= self._by_residue(offsets, sign, here, result, tail=False)
+        return np.where(found, result, self._inverses[0](offsets, np.where(found, np.inf, slack)))
 
     def log_tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
-        """Return log P(Z > x) for `side` 1, log P(Z < x) for -1, as `log_density`.
+        """Return log P(Z > x) if `side` is 1, log P(Z < x) if it is -1; see `log_density`.
 
         `x` may be infinite.
         """
         offsets = x - self.means[:, None]
         result = np.tile(np.where(side * offsets == np.inf, -np.inf, 0.0), (2, 1, 1))
-        asked = np.where(np.isfinite(offsets), slack, np.inf)
+        slack = np.where(np.isfinite(offsets), slack, np.inf)
         offsets = np.where(np.isfinite(offsets), offsets, 0.0)
-        # The smaller tail is inverted; the larger one is the rest.
+        # The smaller tail is computed; the larger one is 1 less that.
         for sign in (1, -1):
-            own = np.where(sign * offsets >= 0, asked, np.inf)
-            if np.isinf(own).all():
+            here = np.where(sign * offsets >= 0, slack, np.inf)
+            if np.isinf(here).all():
                 continue
             if sign != side:
-                own = own + np.maximum(-self._inverses[sign].bound(offsets), 0.0)
+                here = here + np.maximum(-self._inverses[sign].bound(offsets), 0.0)
             small = np.zeros((2, *offsets.shape))
-            found = self._beside_pole(offsets, sign, own, small, tail=True)
-            inverted = self._inverses[sign](offsets, np.where(found, np.inf, own))
+            found = self._by_residue(offsets, sign, here, small, tail=True)
+            inverted = self._inverses[sign](offsets, np.where(found, np.inf, here))
             small = np.minimum(np.where(found, small, inverted), 0.0)
             with np.errstate(divide="ignore"):
-                rest = small if sign == side else np.log1p(-np.exp(small[::-1]))
-            np.copyto(result, rest, where=np.isfinite(own))
+                tail = small if sign == side else np.log1p(-np.exp(small[::-1]))
+            np.copyto(result, tail, where=np.isfinite(here))
         return result
 
     def log_bound(self, x: FloatArray, side: int) -> FloatArray:
-        """Return Chernoff bounds of `log_tail`, or of the order of the density if `side` is 0."""
+        """Return Chernoff's bounds on `log_tail`, or the order of the density if `side` is 0."""
         return self._inverses[side].bound(x - self.means[:, None])
 
     @cached_property
     def log_bounds(self) -> FloatArray:
-        """Chernoff bounds of log P(Z < 0), nearly the least: shape (R,)."""
-        # Around the optimal tilt of a normal form.
+        """Chernoff's bounds on log P(Z < 0) at nearly the best tilts, shape (R,)."""
+        # Tilts around the one that would be best if the form were normal.
         best = np.maximum(self.means / self.deviations, 0.1) / self.deviations
         tilts = np.outer(best, 2.0 ** np.arange(-2, 2.5, 0.5))
         tilts = np.minimum(tilts, 0.98 * self.limits[:, None])
@@ -159,70 +161,75 @@ class Variables:
         return np.asarray(np.minimum(np.nan_to_num(exponents, nan=np.inf).min(axis=1), 0.0))
 
     def log_probabilities(self, rows: IntArray) -> FloatArray:
-        """Return log P(Z < 0) for some of the forms, or raise RoughDensityError."""
+        """Return log P(Z < 0) for the forms `rows`, or raise RoughDensityError."""
         some = Variables(self.terms, self.weights[rows], self.rtol)
         low, high = some.log_tail(np.zeros(1), -1, np.zeros(1))[:, :, 0]
         if (low < high).any():
-            raise RoughDensityError("an event lies beyond the reach of double precision")
+            raise RoughDensityError("an event is too rare for double precision")
         return np.asarray(high)
 
-    def _beside_pole(
+    def _by_residue(
         self, offsets: FloatArray, sign: int, slack: FloatArray, result: FloatArray, *, tail: bool
     ) -> BoolArray:
-        """Write what is at most half of the residue at a pole below it; return where that is."""
+        """Write into `result`, and return, where the residue at the pole is at most twice as large.
+
+        Only points of finite slack are considered.
+        """
         if np.isnan(self._poles).all():
             return np.zeros(slack.shape, dtype=bool)
         poles, rows = self._poles[:, None], np.arange(len(self._poles))[:, None]
-        rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._narrow).real
-        base = rest - sign * poles * offsets - math.log(2)
+        rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._rest_weights).real
+        residue = rest - sign * poles * offsets - math.log(2)
         if not tail:
-            base += np.log(poles)
-        beyond = self._beyond[sign, tail]
-        bounds = beyond.bound(offsets)
-        found = np.isfinite(slack) & (bounds < base - math.log(2))
-        part = beyond(offsets, np.where(found, slack + base - bounds, np.inf))
-        excess = np.where(found, part[::-1] - base, -np.inf)
-        np.copyto(result, base + np.log1p(-np.exp(excess)), where=found)
+            residue += np.log(poles)
+        inverse = self._differences[sign, tail]
+        bounds = inverse.bound(offsets)
+        found = np.isfinite(slack) & (bounds < residue - math.log(2))
+        difference = inverse(offsets, np.where(found, slack + residue - bounds, np.inf))
+        ratio = np.where(found, difference[::-1] - residue, -np.inf)
+        np.copyto(result, residue + np.log1p(-np.exp(ratio)), where=found)
         return found
 
     @cached_property
-    def _beyond(self) -> dict[tuple[int, bool], _Inverse]:
+    def _differences(self) -> dict[tuple[int, bool], _Inverse]:
+        """Inverses beyond the poles, by the sign of the tilts, of tails and of densities."""
         poles = np.nan_to_num(self._poles)
-        units = np.maximum(self._narrowed, _NARROWEST * self.deviations)
-        ladder = poles[:, None] + self._ladder(self._room - poles, units)
-        # The accuracy relative to the residue is set by the slack in `_beside_pole`.
+        units = np.maximum(self._rest_deviations, _NARROWEST * self.deviations)
+        tilts = poles[:, None] + self._tilts(self._rest_limits - poles, units)
+        # The accuracy relative to the residue is set by the slack in `_by_residue`.
         return {
-            (sign, tail): _Inverse(self, sign * ladder[:, ::sign], units, tail=tail)
+            (sign, tail): _Inverse(self, sign * tilts[:, ::sign], units, tail=tail)
             for sign, tail in product((1, -1), (True, False))
         }
 
     @staticmethod
-    def _ladder(limits: FloatArray, units: FloatArray) -> FloatArray:
-        """Return tilts up to next to the limits; `units` are lengths at which they differ."""
-        far = np.minimum(limits * units * _NEXT_TO_LIMIT, _STEEP[-1])
+    def _tilts(limits: FloatArray, units: FloatArray) -> FloatArray:
+        """Return tilts from 0 to the limits, exclusive, that are dense in units of 1 / `units`."""
+        far = np.minimum(limits * units * _NEXT_TO_LIMIT, _LARGE_TILTS[-1])
         most = max(float(np.where(np.isfinite(limits), far, 60).max()), 60.0)
-        ladder = np.concatenate([_LADDER, _STEEP[most > _STEEP]])[None, :] / units[:, None]
-        return np.asarray(1 / (1 / ladder + 1 / limits[:, None]))
+        tilts = np.concatenate([_TILTS, _LARGE_TILTS[most > _LARGE_TILTS]])[None] / units[:, None]
+        return np.asarray(1 / (1 / tilts + 1 / limits[:, None]))
 
     @cached_property
     def _inverses(self) -> dict[int, _Inverse]:
-        ladder = self._ladder(self.limits, self.deviations)
-        both = np.hstack([-ladder[:, ::-1], np.zeros((len(ladder), 1)), ladder])
+        """Inverses of the lower tail, -1, of the density, 0, and of the upper tail, 1."""
+        tilts = self._tilts(self.limits, self.deviations)
+        both = np.hstack([-tilts[:, ::-1], np.zeros((len(tilts), 1)), tilts])
         return {
             side: _Inverse(self, grid, self.deviations, tail=side != 0)
-            for side, grid in ((-1, -ladder[:, ::-1]), (0, both), (1, ladder))
+            for side, grid in ((-1, -tilts[:, ::-1]), (0, both), (1, tilts))
         }
 
     @cached_property
     def knots(self) -> FloatArray:
-        """Under wide noise, the points between which densities and tails may change fast."""
+        """If noise is wide, two points between which densities and tails may change fast."""
         wide = np.isfinite(self._poles)
-        near = np.multiply.outer(self._narrowed[wide], [-8, 8]) + self.means[wide, None]
+        near = np.multiply.outer(self._rest_deviations[wide], [-8, 8]) + self.means[wide, None]
         return np.array([near.min(), near.max()]) if wide.any() else np.empty(0)
 
     @cached_property
     def scan(self) -> FloatArray:
-        """Points less than a deviation apart, of the first form, where its density matters."""
+        """Points less than a standard deviation apart, where the first form's density matters."""
         inverse = self._inverses[0]
         finite = np.isfinite(inverse.values[0])
         grid, values = inverse.grid[0, finite], inverse.values[0, finite]
@@ -235,18 +242,20 @@ class Variables:
 
 
 class _Inverse:
-    """The inverse Laplace transforms that give densities, or tails, along some vertical lines.
+    """Inverses of the Laplace transforms of R densities, or of R tails, along vertical lines.
 
-    The lines cross the real axis at `grid`, shape (R, L), with no pole among or between them, nor 0
-    for tails; `units` are lengths, shape (R,).
+    For each form there are L lines, which cross the real axis at increasing tilts, the rows of
+    `grid`. There is no pole between the first and the last one, nor is 0 if they are for tails.
+    `units`, shape (R,), are lengths.
     """
 
     def __init__(
         self, variables: Variables, grid: FloatArray, units: FloatArray, *, tail: bool
     ) -> None:
         self.variables, self.grid, self.units, self.tail = variables, grid, units, tail
-        # A line away from the saddle point enlarges all errors by e^excess: rounding errors must
-        # stay within the tolerance, and other errors are smaller by this factor.
+        # At a point for which a line is not the best one, the integrand is larger by e^excess, and
+        # so are all errors. With the largest excess, rounding errors are within the tolerance; the
+        # other errors are made smaller by that factor.
         self.excess = min(math.log(variables.rtol / _ROUNDING), _MOST_EXCESS)
         self.digits = 4 - math.log(variables.rtol) + self.excess
         self.most_slack = 6 - math.log(variables.rtol)
@@ -259,7 +268,7 @@ class _Inverse:
 
     @cached_property
     def values(self) -> FloatArray:
-        """Logarithms of the transforms' moduli on the real axis, shape (R, L)."""
+        """Logarithms of the transforms on the real axis, shape (R, L)."""
         logs = self._logs.real
         if self.tail:
             logs = logs - np.log(np.abs(self.grid) * self.units[:, None])
@@ -267,7 +276,7 @@ class _Inverse:
 
     @cached_property
     def _slopes(self) -> FloatArray:
-        """Offsets at which the best line changes: the exponents are convex in the tilt."""
+        """Offsets at which the next line becomes the best one: `values` are convex in the tilt."""
         with np.errstate(invalid="ignore"):
             slopes = np.diff(self.values) / np.diff(self.grid)
         slopes[np.isinf(self.values[:, :-1])] = -np.inf
@@ -275,7 +284,7 @@ class _Inverse:
         return np.asarray(np.maximum.accumulate(slopes, axis=1))
 
     def _best(self, offsets: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the lines next to the saddle points, log(transform(s) exp(-s x)), and `bound`."""
+        """Return the best lines, next to the saddle points, their exponents, and `bound`."""
         pairs = zip(self._slopes, offsets, strict=True)
         line = np.array([slopes.searchsorted(x) for slopes, x in pairs])
         rows, units = self._every[:, None], self.units[:, None]
@@ -285,14 +294,15 @@ class _Inverse:
         return line, exponents, exponents - np.log(units)
 
     def _at(self, rows: IntArray, lines: IntArray, offsets: FloatArray) -> FloatArray:
+        """Return exponents, log(transform(s) exp(-s x)), of lines at real s."""
         return np.asarray(self.values[rows, lines] - self.grid[rows, lines] * offsets)
 
     def bound(self, offsets: FloatArray) -> FloatArray:
-        """Return Chernoff bounds of tails, or the order of densities, shape (R, N)."""
+        """Return Chernoff's bounds on log tails, or the order of log densities, shape (R, N)."""
         return self._best(offsets)[2]
 
     def __call__(self, offsets: FloatArray, slack: FloatArray) -> FloatArray:
-        """Return bounds of the logarithms, shape (2, R, N), for offsets from the means."""
+        """Return bounds on the logarithms, shape (2, R, N), at some offsets from the means."""
         result = np.full((2, *slack.shape), -np.inf)
         where = slack < self.most_slack
         if not where.any():
@@ -304,7 +314,7 @@ class _Inverse:
         chosen: list[tuple[IntArray, ...]] = []
         pending = where.copy()
         while pending.any():
-            # Farthest points first: their lines serve many nearer ones.
+            # The line of the farthest point can serve many nearer ones, too.
             rows = np.flatnonzero(pending.any(axis=1))
             farthest = np.where(pending, np.abs(offsets), -1.0)[rows].argmax(axis=1)
             near = np.clip(best[rows, farthest, None] + _NEIGHBOURS, 0, self.grid.shape[1] - 1)
@@ -329,9 +339,9 @@ class _Inverse:
 
     @cached_property
     def _extents(self) -> tuple[FloatArray, FloatArray]:
-        """Return, for each line, an interval that contains nearly all of the function times e^(sx).
+        """The ends, for each line, of an interval outside which g is negligible.
 
-        Its ends are Chernoff bounds, by the other lines on either side.
+        They are Chernoff's bounds at the tilts of the other lines on either side.
         """
         gaps = self.grid[:, None, ::3] - self.grid[:, :, None]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -351,30 +361,28 @@ class _Inverse:
         slack: FloatArray,
         result: FloatArray,
     ) -> None:
-        """Invert along one line for each of some rows, by the trapezoidal rule.
+        """Invert along one line for each of some rows, by the trapezoidal rule, into `result`.
 
-        Where rounding errors leave too few digits, far from the saddle point, bounds differ.
+        The bounds differ where rounding errors, of lines far from the saddle point, are too large.
         """
         nodes = np.ceil(self._reach(rows, lines) / steps) + 1
         if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # before conversion to integers
-            raise RoughDensityError(f"it would take {nodes.max():.3g} nodes")
+            raise RoughDensityError(f"an inversion would take {nodes.max():.3g} nodes")
         counts: IntArray = nodes.astype(np.int64)
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
-        # The exponents have rounding errors, too, in proportion to these lengths.
-        lengths = np.array([np.abs(x).max() for x in points])
         totals, magnitudes, squares = [np.zeros(x.size) for x in points], *np.zeros((2, rows.size))
-        size = max(1, _SLICE // rows.size)
+        size = max(1, _NODES_AT_ONCE // rows.size)
         for start in range(0, int(counts.max()), size):
             sizes = np.clip(counts - start, 0, size)
-            kernels = self._kernels(rows, lines, steps, start, sizes)
-            for total, kernel, step, x in zip(totals, kernels, steps, points, strict=True):
-                total += _sum(kernel, step, start, x)
-            for k, kernel in enumerate(kernels):
+            for k, kernel in enumerate(self._kernels(rows, lines, steps, start, sizes)):
+                totals[k] += _sum(kernel, steps[k], start, points[k])
                 heights = steps[k] * np.arange(start, start + kernel.size)
-                sizes_of_z = np.hypot(self.grid[rows[k], lines[k]], heights)
+                moduli = np.hypot(self.grid[rows[k], lines[k]], heights)
                 magnitudes[k] += np.abs(kernel).sum()
-                squares[k] += ((np.abs(kernel) * sizes_of_z) ** 2).sum()
-        errors = _EPSILON * (magnitudes + _EXPONENTS * lengths * np.sqrt(squares))
+                squares[k] += ((np.abs(kernel) * moduli) ** 2).sum()
+        # An exponent z x has a rounding error in proportion to the moduli of z and x.
+        lengths = np.array([np.abs(x).max() for x in points])
+        errors = _SUM_ERROR * (magnitudes + _EXPONENT_ERROR * lengths * np.sqrt(squares))
         for row, line, step, total, x, where, error in zip(
             rows, lines, steps, totals, points, served, errors, strict=True
         ):
@@ -388,13 +396,14 @@ class _Inverse:
     def _kernels(
         self, rows: IntArray, lines: IntArray, steps: FloatArray, start: int, sizes: IntArray
     ) -> list[ComplexArray]:
-        """Return the transforms at nodes of vertical lines, divided by those at their feet.
+        """Return the transforms at nodes of vertical lines, divided by those on the real axis.
 
-        The node at the foot itself has half the weight.
+        The nodes are number `start`, and the next ones, of the trapezoidal rule from the real axis
+        upwards. The first node of all has half the weight.
         """
         nodes = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
         if rows.size > 1:
-            times = sizes.astype(np.intp)  # NumPy requires it on 32-bit platforms
+            times = sizes.astype(np.intp)  # as NumPy requires on 32-bit platforms
             rows, lines = np.repeat(rows, times), np.repeat(lines, times)
             steps = np.repeat(steps, times)
         s = self.grid[rows, lines]
@@ -406,7 +415,7 @@ class _Inverse:
         return np.split(kernels, np.cumsum(sizes)[:-1])
 
     def _reach(self, rows: IntArray, lines: IntArray) -> FloatArray:
-        """Return the heights beyond which the integrals are negligible."""
+        """Return the heights t on some lines above which the integrals are negligible."""
         heights = self._heights
         unknown: BoolArray = np.isnan(heights[rows, lines])
         for stop in (36, 60, _HEIGHTS.size):
@@ -423,7 +432,7 @@ class _Inverse:
             sizes = logs[:, 1:] - logs[:, :1] + np.log(_HEIGHTS[:stop])
             if self.tail:
                 sizes -= np.log(np.abs(z[:, 1:] / s))
-            # Negligible over a whole decade: isolated zeros do not count.
+            # Negligible over a whole decade, since there may be isolated zeros.
             windows = np.lib.stride_tricks.sliding_window_view(
                 sizes < -self.digits, _DECADE, axis=1
             )
@@ -434,14 +443,15 @@ class _Inverse:
             heights[some, where] = found
             unknown[unknown] = ~done
         if unknown.any():
-            raise RoughDensityError("its characteristic function does not decay")
+            raise RoughDensityError("a characteristic function does not decay")
         return heights[rows, lines]
 
 
 def _sum(kernel: ComplexArray, step: float, start: int, x: FloatArray) -> FloatArray:
-    """Return the real part of the sum of kernel[k] exp(-i (start + k) step x) at some x.
+    """Return the real part of the sum of kernel[k] exp(-i (start + k) step x), for each x.
 
-    With k = block j + l, the exponential is a product of few different factors.
+    With k = block * j + l the exponential is a product of two factors, for j and for l, so that few
+    exponentials are computed.
     """
     block = math.isqrt(max(kernel.size - 1, 0)) + 1
     padded = np.zeros(block**2, dtype=complex)

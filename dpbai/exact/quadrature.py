@@ -1,4 +1,4 @@
-"""Integrals of positive functions in logarithms, which may have kinks or jumps at known points."""
+"""Integrals, in logarithms, of positive functions with kinks or jumps at known points."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scipy import linalg
 from dpbai._check import FloatArray
 
 SMALLEST_LOG = -575.0
-"""Logarithm of 1e-250: products and sums with it are still normal doubles."""
+"""Logarithm of 1e-250; smaller probabilities, whose products could underflow, are returned as 0."""
 
 _MOST_PANELS = 2**13
 
 
 class RoughDensityError(ValueError):
-    """The distribution is not smooth enough for an integral over it."""
+    """A distribution is not smooth enough to be integrated or inverted numerically."""
 
 
-# Gauss' rules of two orders: the finer one gives the integral, and both of them its error.
+# Two Gauss-Legendre rules: the finer one gives the integral, and their difference its error.
 _COARSE, _FINE = (np.polynomial.legendre.leggauss(order) for order in (10, 16))
 _NODES = np.concatenate([_COARSE[0], _FINE[0]])
 _WEIGHTS = linalg.block_diag(_COARSE[1], _FINE[1])
@@ -33,14 +33,14 @@ def log_integral(
     knots: FloatArray,
     rtol: float,
 ) -> float:
-    """Return the logarithm of the integral of a positive function; -inf below 1e-250.
+    """Return the logarithm of the integral of a positive function, or -inf if it is below 1e-250.
 
-    `log_function` returns lower and upper bounds of the logarithm of the integrand, shape (2, N),
-    at points of shape (N,), with a slack as in `Variables`; all panels of a round are one call.
-    `log_bound` is its order of magnitude, cheaper. The increasing points `scan` are close enough to
-    find where the integrand is not negligible; it may have kinks or jumps at `knots`.
-    RoughDensityError is raised if it does not converge, or if its bounds differ by more than
-    `rtol`, the relative error at which the panels are fine enough.
+    `log_function(x, slack)` returns lower and upper bounds on the logarithm of the integrand, shape
+    (2, N), at points x of shape (N,), with a slack as in `Variables`. `log_bound(x)` is a cheaper
+    estimate of its order of magnitude. The increasing points `scan` are so dense that the integrand
+    is negligible between them if it is at them; it may have kinks or jumps at `knots`. Panels are
+    halved until the integral has a relative error of `rtol`. RoughDensityError is raised if that
+    does not converge, or if the lower and the upper bound differ by more than `rtol`.
     """
     rough = log_bound(scan)
     peak = float(rough.max())
@@ -65,9 +65,9 @@ def log_integral(
     done = np.zeros(2)
     while left.size:
         if left.size > most_panels:
-            raise RoughDensityError("the integral over it does not converge")
+            raise RoughDensityError("an integral does not converge")
         coarse, fine = panels(left, right)
-        # All panels are refined together, except those that have converged.
+        # All panels that have not converged are halved at once.
         tolerance = rtol / 30 * (done[1] + fine[1].sum())
         good = (np.abs(fine - coarse) <= tolerance).all(axis=0)
         done += fine[:, good].sum(axis=1)
@@ -79,5 +79,5 @@ def log_integral(
     if high < SMALLEST_LOG:
         return -math.inf
     if high - low > rtol:
-        raise RoughDensityError("too much of it lies near the end of its support")
+        raise RoughDensityError("too much of an integral lies where rounding errors are large")
     return float(high)

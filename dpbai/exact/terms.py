@@ -1,9 +1,11 @@
-"""The terms of a release, means of rewards and noise, by their moment generating functions.
+"""Cumulant generating functions of the independent terms of a release: means of rewards, and noise.
 
-A term is given by log E exp(z (X - mean)) at complex z: centred, so that at many pulls no large
-part hides a small remainder. The mean of n rewards has n times the logarithm of one reward, log E
-exp(w (X - mean)), and n times its rounding error; n may be 10^9. So each is computed to a small
-*relative* error, however small w is: from sums of e^x - 1 - x, in which nothing cancels for real x.
+A term X is given by log E exp(z (X - mean)) at complex z. It is centred because at many pulls z
+times the mean would be much larger than the rest. For the mean of n rewards Y it is n times log E
+exp(w Y'), where w = z / n and Y' = Y - E Y. The factor n, which may be 10^9, multiplies the
+rounding error, too. So each logarithm is computed to a small *relative* error, however small w is.
+For rewards with few values it is log(1 + E(e^(w Y') - 1 - w Y')), because E Y' = 0. Nothing cancels
+in this expectation, a sum over the values: for real x, e^x - 1 - x is never negative.
 """
 
 from __future__ import annotations
@@ -26,33 +28,33 @@ from dpbai.rewards import Bernoulli, Empirical, RewardLaw, Uniform
 ComplexArray = NDArray[np.complex128]
 
 _LARGEST_EXPONENT = 600.0
-_SQUARED = 1e150  # its square is finite
+_LARGE = 1e150  # the product of two such numbers is finite
 _SERIES_BELOW = 0.25
-_SERIES = 1 / special.factorial(np.arange(2, 15))  # of (e^x - 1 - x) / x^2
-_SINH = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x)/x, from x^2 on
+_EXP_SERIES = 1 / special.factorial(np.arange(2, 15))  # of (e^x - 1 - x) / x^2
+_SINH_SERIES = 1 / special.factorial(np.arange(3, 22, 2))  # of sinh(x) / x, from x^2 on
 
 
 class NotExactError(ValueError):
-    """The probability has no integral that this package can compute; `simulate` estimates it."""
+    """An exact probability cannot be computed; `simulate` can estimate it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no exact probability: {reason}; estimate it with simulate")
 
 
 def second_order(x: ComplexArray) -> ComplexArray:
-    """Return e^x - 1 - x, to a small relative error."""
+    """Return e^x - 1 - x with a small relative error."""
     result: ComplexArray = np.asarray(np.exp(x) - (1 + x))
     small = np.abs(x) < _SERIES_BELOW
     near = x[small]
-    result[small] = near**2 * np.polynomial.polynomial.polyval(near, _SERIES)
+    result[small] = near**2 * np.polynomial.polynomial.polyval(near, _EXP_SERIES)
     return result
 
 
 def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray) -> ComplexArray:
-    """Return log E exp(w Y) for Y of mean 0 with few values, up to multiples of 2 pi i.
+    """Return log E exp(w Y), up to multiples of 2 pi i, for Y with mean 0 and few values.
 
-    `deviations` are the values of Y, and `shares` their probabilities, both of shape (m,); real
-    parts of `w` times deviations are below 700.
+    `deviations` are the values of Y and `shares` their probabilities, both of shape (m,). The real
+    parts of `w` times the deviations must be below 700.
     """
     excess = np.zeros(w.shape, dtype=complex)
     for deviation, share in zip(deviations, shares, strict=True):
@@ -63,12 +65,12 @@ def discrete_log_mgf(w: ComplexArray, deviations: FloatArray, shares: FloatArray
 
 @dataclass(frozen=True)
 class Term:
-    """One of the independent summands X of a variable.
+    """One of the independent summands X of a linear form.
 
-    `transform` returns log E exp(z (X - mean)), up to multiples of 2 pi i, of an array of complex z
-    and of the parameters, which may be arrays too. It is finite for real z with abs(z) < limit, has
-    simple poles at +-limit if there is a `pole`, and decays along vertical lines unless X has
-    atoms.
+    `transform(z, *parameters)` returns log E exp(z (X - mean)), up to multiples of 2 pi i, for an
+    array of complex z; the parameters may be arrays, too. It is finite for real z with abs(z) <
+    limit. If `pole` is true, E exp(z (X - mean)) has simple poles at +-limit. `decays` is false for
+    rewards with atoms, for which it does not tend to 0 along vertical lines.
     """
 
     transform: Callable[..., ComplexArray]
@@ -85,7 +87,7 @@ class Term:
 
 
 def independent_terms(phase: Phase, instance: Instance) -> list[Term]:
-    """Return means of the pulled arms, then the noise of the coordinates."""
+    """Return the terms of a phase: means of the pulled arms, then the noise of the coordinates."""
     means = [
         mean_term(instance.laws[arm], n) for arm, n in zip(phase.pulled, phase.pulls, strict=True)
     ]
@@ -93,20 +95,22 @@ def independent_terms(phase: Phase, instance: Instance) -> list[Term]:
 
 
 def noise_term(noise: Noise) -> Term:
-    """Return the noise of one coordinate; NotExactError if its exponential moments are unknown."""
+    """Return the noise of one coordinate; NotExactError if its transform is unknown."""
     if isinstance(noise, Laplace):
         scale, deviation = noise.scale, noise.standard_deviation
         return Term(_laplace, (scale,), 1 / scale, 0.0, deviation, decays=True, pole=True)
     if isinstance(noise, Gaussian | NoNoise):
         deviation = noise.standard_deviation
         return Term(_normal, (deviation,), math.inf, 0.0, deviation, decays=True)
-    raise NotExactError(f"where {type(noise).__name__} noise has exponential moments is unknown")
+    raise NotExactError(
+        f"dpbai does not know the moment generating function of {type(noise).__name__} noise"
+    )
 
 
 def _laplace(z: ComplexArray, scale: FloatArray) -> ComplexArray:
-    """Return log 1/(1 - (scale z)^2), on either side of its poles."""
+    """Return -log(1 - (scale z)^2), on either side of its poles."""
     z = scale * z
-    if np.abs(z).max(initial=0.0) < _SQUARED:
+    if np.abs(z).max(initial=0.0) < _LARGE:
         return np.asarray(-np.log((1 - z) * (1 + z)))
     return np.asarray(-np.log(1 - z) - np.log(1 + z))
 
@@ -129,8 +133,7 @@ def mean_term(law: RewardLaw, pulls: int) -> Term:
         variance = float(shares @ deviations**2)
     else:
         raise NotExactError(
-            f"the law of a mean of {type(law).__name__} rewards has no closed form that is known "
-            "here"
+            f"dpbai does not know the moment generating function of {type(law).__name__} rewards"
         )
     limit = _LARGEST_EXPONENT / (max(map(abs, law.support)) or 1.0) * pulls
     smooth = type(law) is Uniform and law.mean > 0
@@ -149,7 +152,7 @@ def atoms(law: RewardLaw) -> tuple[FloatArray, FloatArray]:
 def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
     """Return the lower and the higher value of rewards, and the probability of the higher one.
 
-    The two are equal if the reward is certain. None for rewards of more values.
+    The two values are equal if the reward is certain. For other rewards return None.
     """
     if type(law) is Uniform and law.mean == 0:
         return 0.0, 0.0, 1.0
@@ -162,13 +165,14 @@ def two_values(law: RewardLaw) -> tuple[float, float, float] | None:
 
 
 def _uniform_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> ComplexArray:
-    """Return pulls log(sinh(x) / x) for x = mean z / pulls."""
+    """Return pulls * log(sinh(x) / x) for x = mean z / pulls."""
     x = mean / pulls * z
     x = np.where(x.real < 0, -x, x)  # the function is even
     result: ComplexArray = np.zeros(x.shape, dtype=complex)
     near = np.abs(x) < 1
     small, large = x[near], x[~near]
-    result[near] = special.log1p(np.polynomial.polynomial.polyval(small**2, _SINH) * small**2)
+    series = np.polynomial.polynomial.polyval(small**2, _SINH_SERIES)
+    result[near] = special.log1p(series * small**2)
     with np.errstate(divide="ignore"):
         result[~near] = large + np.log(-np.expm1(-2 * large) / (2 * large))
     return np.asarray(pulls * result)
@@ -177,7 +181,7 @@ def _uniform_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> Co
 def _mean_log_mgf(
     deviations: FloatArray, shares: FloatArray, z: ComplexArray, pulls: FloatArray
 ) -> ComplexArray:
-    with np.errstate(invalid="ignore"):  # a logarithm of 0 has no phase
+    with np.errstate(invalid="ignore"):  # pulls * log(0): the phase of 0 is undefined
         return np.asarray(pulls * discrete_log_mgf(z / pulls, deviations, shares))
 
 
@@ -186,7 +190,7 @@ def _bernoulli_log_mgf(z: ComplexArray, pulls: FloatArray, mean: FloatArray) -> 
 
 
 class Terms:
-    """Independent terms, T of them, whose transforms are evaluated together."""
+    """T independent terms, whose transforms are evaluated together."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self.means: FloatArray = np.array([term.mean for term in terms])
@@ -202,7 +206,10 @@ class Terms:
             self._parameters[: len(term.parameters), k] = term.parameters
 
     def log_mgf(self, index: IntArray, z: ComplexArray) -> ComplexArray:
-        """Return those of some terms; `index` has the shape of `z`, or 1 along some of it."""
+        """Return log E exp(z (X - mean)) for the terms with these indices.
+
+        The shape of `index` can be broadcast to that of `z`, and has as many rows.
+        """
         kind = self._kind[index]
         first = kind.flat[0]
         if (kind == first).all():

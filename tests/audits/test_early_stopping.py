@@ -15,7 +15,7 @@ from dpbai.lower import change_of_measure, sharp_change_of_measure
 
 @dataclass(frozen=True)
 class Arbitrary:
-    """Laws drawn anew for each history: a policy with no structure, and no privacy."""
+    """A random law for each history: a policy without structure and without privacy."""
 
     arms: int
     budget: int
@@ -33,7 +33,7 @@ class Arbitrary:
 
 @dataclass(frozen=True)
 class ExponentialMechanism:
-    """Pull the arms in turn, recommend arm i with odds exp(epsilon S_i / 2)."""
+    """Pull the arms in turn, and recommend arm i with odds exp(epsilon S_i / 2)."""
 
     arms: int
     budget: int
@@ -63,7 +63,7 @@ def _pulls(output, arm):
 
 
 def _agree_below(first, second, n, arm):
-    """Whether two laws agree on every event within {N_arm,T < n}, that is on its outputs."""
+    """Return whether two laws agree on every output with fewer than n pulls of the arm."""
     outputs = {o for o in (*first, *second) if _pulls(o, arm) < n}
     return all(first.get(o, 0) == pytest.approx(second.get(o, 0), abs=1e-14) for o in outputs)
 
@@ -92,8 +92,8 @@ def test_the_law_of_the_outputs_is_the_average_over_all_tables(policy, stop):
 
 
 @pytest.mark.parametrize("policy", ANY)
-def test_early_stopping_changes_no_probability_while_the_arm_is_short_of_n_pulls(policy):
-    """Lemma 4.3: every E = {recommendation in A} and {N < n} is a set of such outputs."""
+def test_early_stopping_changes_no_probability_of_outputs_with_fewer_than_n_pulls(policy):
+    """Lemma 4.3: every event {recommendation in A and N < n} is a set of such outputs."""
     means = [0.8, 0.35, 0.5][: policy.arms]
     law = bernoulli_law(policy, means)
     for n in range(1, policy.budget + 1):
@@ -116,10 +116,10 @@ def test_stopping_one_pull_early_breaks_the_lemma():
     assert not _agree_below(law, bernoulli_law(Early(policy, 2, 0), means), 2, 0)
 
 
-def test_the_stopped_policy_reads_n_rewards_and_the_prose_version_more():
-    """The prose has it pull the arm on "with certainty": such a policy lacks rewards to read."""
+def test_the_stopped_policy_reads_n_rewards_and_that_of_the_papers_text_more():
+    """In the text of the paper it goes on pulling the arm, and needs more than n rewards."""
 
-    class AsInProse(EarlyStopping):
+    class AsInText(EarlyStopping):
         def next_arm(self, history):
             if sum(arm == self.arm for arm, _ in history) >= self.n:
                 return np.eye(self.arms)[self.arm]
@@ -130,7 +130,7 @@ def test_the_stopped_policy_reads_n_rewards_and_the_prose_version_more():
     table = ((1.0, 1.0), (0.0,) * 4)
     assert (0, 0, 2, 2, 2) in output_law(stopped, table)
     with pytest.raises(ValueError, match="more than 2 rewards of arm 0"):
-        output_law(AsInProse(policy, 2, 0), table)
+        output_law(AsInText(policy, 2, 0), table)
 
 
 @pytest.mark.parametrize("policy", PRIVATE)
@@ -138,7 +138,7 @@ def test_the_example_policies_are_private(policy):
     assert 0 < pull_audit(policy).epsilon <= policy.epsilon + 1e-12
 
 
-def test_win_stay_attains_its_epsilon_and_any_reward_in_the_unit_interval_is_hidden():
+def test_win_stay_attains_its_epsilon_which_holds_for_all_rewards_in_the_unit_interval():
     policy = WinStay(2, 3, 1.2)
     assert pull_audit(policy).epsilon == pytest.approx(1.2)
     rewards = [0.0, 0.25, 0.6, 1.0]
@@ -157,19 +157,19 @@ def test_the_stopped_policy_is_as_private_as_the_policy(policy):
             assert pull_audit(EarlyStopping(policy, n, arm)).epsilon <= loss + 1e-12
 
 
-def test_the_privacy_loss_of_a_policy_that_is_not_private_shows():
+def test_policies_without_privacy_have_a_large_loss():
     assert pull_audit(WinStay(2, 3, math.inf)).epsilon == math.inf
     assert pull_audit(Arbitrary(2, 2, 0)).epsilon > 1
 
 
-def test_an_output_that_one_law_rules_out_has_an_infinite_ratio():
+def test_an_output_that_is_impossible_under_one_law_has_an_infinite_ratio():
     sure, even = {"a": 1.0}, {"a": 0.5, "b": 0.5}
     assert log_ratio(even, sure) == math.inf
     assert log_ratio(sure, even) == math.log(2)
 
 
 def _worst_change(policy, n, p, q):
-    """The log of the largest ratio of output probabilities when arm 0 has mean p, and q."""
+    """Return the largest log ratio of output probabilities between means p and q of arm 0."""
     stopped = EarlyStopping(policy, n, 0)
     others = [0.4, 0.6][: policy.arms - 1]
     first, second = bernoulli_law(stopped, [p, *others]), bernoulli_law(stopped, [q, *others])
@@ -193,11 +193,11 @@ def _holds(factor, epsilons):
 
 def test_six_epsilon_n_tv_bounds_the_change_of_measure_up_to_epsilon_two_point_nine():
     assert _holds(change_of_measure, [0.05, 0.5, 1.0, 2.9])
-    assert not _holds(lambda **of: change_of_measure(**of) / 6, [0.5])  # 1 for 6
+    assert not _holds(lambda **of: change_of_measure(**of) / 6, [0.5])  # 1 instead of 6
 
 
 def test_six_epsilon_n_tv_fails_for_large_epsilon():
-    """The paper states it for every epsilon > 0. One pull of randomized response refutes it.
+    """The paper states it for every epsilon > 0. One pull of randomized response violates it.
 
     P(stay) is lie + p (1 - 2 lie): between means 0 and p the ratio is 1 + p (e^epsilon - 1).
     """
@@ -205,7 +205,7 @@ def test_six_epsilon_n_tv_fails_for_large_epsilon():
     worst = _worst_change(policy, 1, p, 0.0)
     assert worst == pytest.approx(math.log(1 + p * (math.exp(6.0) - 1)))
     assert worst > change_of_measure(epsilon=6.0, pulls=1, distance=p) + 1
-    # It fails for some p as soon as e^epsilon - 1 > 6 epsilon, and for none below.
+    # It fails for some p if e^epsilon - 1 > 6 epsilon, and otherwise for none.
     for epsilon, fails in ((2.90, False), (2.94, True)):
         ratios = [math.log1p(p * math.expm1(epsilon)) / (6 * epsilon * p) for p in (1e-4, 0.1, 1)]
         assert (max(ratios) > 1) == fails
@@ -231,7 +231,7 @@ def test_the_factors_of_the_change_of_measure_in_numbers():
         assert sharp == pytest.approx(7 * math.log(1 + 0.2 * (math.exp(epsilon) - 1)))
 
 
-def test_laws_of_too_many_histories_are_refused_before_they_are_listed(monkeypatch):
+def test_laws_of_too_many_histories_are_refused_before_enumeration(monkeypatch):
     """`WinStay(3, 24, 1.0)` has 2^24 outputs."""
     with monkeypatch.context() as patch:
         patch.setattr("dpbai.audits.pull.MOST_HISTORIES", 2**9)

@@ -1,4 +1,4 @@
-"""The exact audit: its laws against other integrals, its search against brute force."""
+"""The exact audit: its laws against independent integrals, its search against brute force."""
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
@@ -23,7 +23,7 @@ NOISES = [Laplace(0.7), Gaussian(0.6)]
 
 
 def plan(noise, keep, *, arms=None, decoder=None):
-    """A phase in which every coordinate is the mean of one arm."""
+    """Return a phase in which every coordinate is the mean of one arm."""
     arms = len(decoder) if arms is None else arms
     pulled = tuple(range(arms if decoder is None else np.shape(decoder)[1]))
     return Phase(
@@ -38,7 +38,7 @@ def plan(noise, keep, *, arms=None, decoder=None):
 
 
 def scipy_law(noise):
-    """The same noise, by SciPy."""
+    """Return the distribution of the noise in SciPy."""
     if isinstance(noise, Laplace):
         return stats.laplace(scale=noise.scale)
     return stats.norm(scale=noise.sigma)
@@ -73,8 +73,8 @@ def test_the_dropped_arm_of_three_has_the_least_estimate(noise):
 
 @pytest.mark.parametrize("noise", NOISES, ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("means", [(0.0, 0.0), (0.4, -1.3), (-2.0, 0.1)])
-def test_arms_decoded_from_two_coordinates_share_out_the_plane(noise, means):
-    """Against a sum over a fine grid of the plane, of step h: its error is of order h."""
+def test_the_law_of_arms_decoded_from_two_coordinates_is_a_sum_over_the_plane(noise, means):
+    """The grid of the sum is fine; its error is of the order of the step."""
     decoder = np.array([[1.0, 0.2], [-0.3, 1.0], [0.5, -2.0], [-1.0, -0.1]])
     law = scipy_law(noise)
     edges = np.linspace(-12, 12, 601)
@@ -125,7 +125,7 @@ def test_relabelling_arms_relabels_survivors(means, order):
 
 
 def test_rare_events_keep_their_digits():
-    """Laplace noise of scale 1, means 0 and 700: P = (2 + 700) e^-700 / 4, and the others alike."""
+    """With Laplace noise of scale 1 and means 0 and 700, P = (2 + 700) e^-700 / 4."""
     tail = math.log(702 / 4) - 700
     two = log_survival(plan(Laplace(1.0), 1, arms=2), np.array([[0.0, 700.0]]))
     assert two[(0,)][0] == pytest.approx(tail, rel=1e-14)
@@ -146,7 +146,7 @@ def test_equal_arms_win_equally_often(rounding):
     assert law[(0,)] == law[(2,)] == pytest.approx(alone[(0,)] / 2, rel=1e-12)
 
 
-def test_without_noise_survivors_are_certain_but_for_ties():
+def test_without_noise_only_the_breaking_of_ties_is_random():
     means = np.array([[0.1, 0.3, 0.2], [0.0, 0.0, 0.0], [0.2, 0.2, 0.9]])
     law = log_survival(plan(NoNoise(), 2, arms=3), means)
     assert np.exp(law[(1, 2)]) == pytest.approx([1, 1 / 3, 1 / 2])
@@ -156,15 +156,15 @@ def test_without_noise_survivors_are_certain_but_for_ties():
 
 @pytest.mark.parametrize("pulls", [1, 2, 3, 8])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
-def test_two_arms_lose_what_the_closed_form_says(pulls, epsilon):
+def test_the_loss_of_two_arms_has_a_closed_form(pulls, epsilon):
     policy = dpbai.DPBAI(np.eye(2), budget=2 * pulls + 1, epsilon=epsilon)
     expected = epsilon - math.log(1 + epsilon / (2 + (pulls - 1) * epsilon))
     assert dpbai.exact_audit(policy).epsilon == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("pulls", "epsilon", "ratio"), [(10, 1.0, 1.319452), (20, 2.0, 1.389246)])
-def test_the_printed_dp_od_breaks_its_promise(pulls, epsilon, ratio):
-    """All rewards of arm 0 one, of arm 1 zero, against one reward of arm 0 lowered to zero."""
+def test_dp_od_as_printed_violates_its_guarantee(pulls, epsilon, ratio):
+    """All rewards of arm 0 are 1 and those of arm 1 are 0; one of arm 0 changes to 0."""
     policy = dpbai.DPOD(TILTED, budget=2 * pulls + 3, epsilon=epsilon, norm="l2")
     phase = policy.phase(1, (0, 1, 2))
     assert phase.pulls == (pulls, pulls)
@@ -172,7 +172,7 @@ def test_the_printed_dp_od_breaks_its_promise(pulls, epsilon, ratio):
     assert (law[1] - law[0]) / epsilon == pytest.approx(ratio, abs=1e-6)
 
 
-def test_the_norm_that_laplace_noise_needs_repairs_dp_od():
+def test_the_l1_norm_repairs_dp_od():
     printed, repaired = (
         dpbai.exact_audit(dpbai.DPOD(TILTED, budget=15, epsilon=1.0, norm=norm))
         for norm in ("l2", "l1")
@@ -182,10 +182,10 @@ def test_the_norm_that_laplace_noise_needs_repairs_dp_od():
     assert 0.99 < repaired.epsilon <= 1
 
 
-def test_the_counterexample_to_dp_od_by_an_integral_of_its_own():
-    """With two orthonormal arms pulled, V = n I, and the noisy moments U estimate A U / n.
+def test_the_counterexample_to_dp_od_by_an_independent_integral():
+    """With two orthonormal pulled arms, V = n I, and the estimates are A U / n for noisy moments U.
 
-    Arm 2, half of arm 0, beats it where U_1 + U_2 < 0, and arm 1 where U_1 < 3 U_2.
+    Arm 2 is half of arm 0. It beats arm 0 if U_1 + U_2 < 0, and arm 1 if U_1 < 3 U_2.
     """
     pulls, epsilon = 10, 1.0
 
@@ -208,7 +208,7 @@ def test_the_counterexample_to_dp_od_by_an_integral_of_its_own():
 
 
 def brute_force(policy, pulls):
-    """The largest loss over all tables of 0 and 1, each reward an axis of its own, one phase."""
+    """Return the largest loss of one phase over all tables of zeros and ones."""
     arms = len(pulls)
     phase = policy.phase(1, range(arms))
     tables = list(product((0, 1), repeat=sum(pulls)))
@@ -253,13 +253,13 @@ def test_the_reported_tables_and_event_attain_the_loss():
     assert np.exp(audit.log_probabilities).sum(axis=0) == pytest.approx(1, abs=1e-12)
 
 
-def test_an_audit_is_shown_by_its_loss_not_by_its_arrays():
+def test_the_representation_of_an_audit_has_the_loss_and_no_arrays():
     audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(2), budget=7, epsilon=1.0))
     assert repr(audit) == "Audit(epsilon=0.776856, event=((0,),), outputs=2, tables=16)"
 
 
 def test_losses_of_phases_do_not_add_up():
-    """The loss of two phases is that of the dearer phase, here the first, to all digits."""
+    """The loss of two phases is the larger one, here that of the first, to all digits."""
     policy = dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)
     first = policy.phase(1, (0, 1, 2))
     sums = np.indices((3, 3, 3)).reshape(3, -1).T
@@ -290,21 +290,21 @@ def test_delta_vanishes_at_the_loss_and_is_large_without_noise():
     assert audit.delta_at(audit.epsilon - 0.01) > 1e-4
     public = dpbai.exact_audit(dpbai.ODLinBAI(TILTED, budget=9))
     assert public.epsilon == math.inf
-    # A reward makes one arm the winner where all three had a third.
+    # One reward of 1 makes its arm win, and without it each of three arms wins equally often.
     assert public.delta_at(3.0) == pytest.approx(2 / 3)
 
 
 @pytest.fixture(scope="module")
 def nearly_certain():
-    """An audit with ratios beyond the doubles, and all that it says of a pair of tables."""
+    """Return an audit with ratios that overflow, and its log probabilities on pairs of tables."""
     audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(3), budget=12, epsilon=1000.0))
     pairs = np.concatenate([audit.pairs, audit.pairs[:, ::-1]])
     return audit, np.unique(audit.log_probabilities[:, pairs], axis=1).transpose(1, 2, 0)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 700.0, 709.5, 710.0, 900.0, 1e9, math.inf])
-def test_delta_is_right_where_the_exponential_of_epsilon_is_no_double(epsilon, nearly_certain):
-    """By numbers with exponents of any size."""
+def test_delta_is_right_if_the_exponential_of_epsilon_overflows(epsilon, nearly_certain):
+    """Against decimal numbers, with exponents of any size."""
     audit, columns = nearly_certain
 
     @cache
@@ -344,7 +344,7 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("make", TOO_LARGE.values(), ids=TOO_LARGE)
-def test_work_of_more_than_minutes_is_refused_before_it_is_begun(make, monkeypatch):
+def test_too_much_work_is_refused_before_it_starts(make, monkeypatch):
     def begun(*_):
         raise AssertionError
 
@@ -353,7 +353,7 @@ def test_work_of_more_than_minutes_is_refused_before_it_is_begun(make, monkeypat
         dpbai.exact_audit(make())
 
 
-def test_many_tables_with_little_to_do_for_each_are_gone_through():
+def test_many_tables_with_little_work_for_each_are_allowed():
     audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(2), budget=1201, epsilon=1.0))
     assert audit.grid.size > 2**18
     assert audit.epsilon == pytest.approx(1 - math.log(1 + 1 / 601))
@@ -368,8 +368,8 @@ def test_many_tables_with_little_to_do_for_each_are_gone_through():
         plan(Gaussian(0.02), 1, decoder=[[1, 0], [0, 1], [0.5, -1], [-1, 0.3]]),
     ],
 )
-def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
-    """Nodes at which integrands are computed, each of them for so many numbers."""
+def test_the_predicted_work_is_about_the_actual_one(phase, monkeypatch):
+    """The actual work is measured by the number of nodes."""
     nodes = []
 
     def counted(*arguments):
@@ -381,8 +381,8 @@ def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
     monkeypatch.setattr(survivors, "rule", counted)
     means = np.random.default_rng(0).uniform(size=(5, len(phase.pulled)))
     log_survival(phase, means)
-    announced = 5 * survivors.survival_work(phase, 1.0)
-    assert sum(nodes) <= announced <= 40 * sum(nodes)
+    predicted = 5 * survivors.survival_work(phase, 1.0)
+    assert sum(nodes) <= predicted <= 40 * sum(nodes)
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_the_work_that_is_announced_is_what_is_done(phase, monkeypatch):
         (plan(NoNoise(), 2, arms=4), 6),
     ],
 )
-def test_a_law_without_an_integral_takes_as_many_numbers_as_it_has(phase, numbers):
+def test_a_law_without_integrals_takes_one_number_for_each_probability(phase, numbers):
     assert survivors.survival_work(phase, 1.0) == numbers
 
 
@@ -408,7 +408,7 @@ def test_a_reward_bound_must_be_positive_and_finite(bound):
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, "1"])
-def test_delta_is_asked_for_at_a_non_negative_epsilon(epsilon):
+def test_delta_requires_a_non_negative_epsilon(epsilon):
     audit = dpbai.exact_audit(dpbai.DPBAI(np.eye(2), budget=5, epsilon=1.0))
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         audit.delta_at(epsilon)

@@ -1,4 +1,4 @@
-"""The Monte Carlo audit: a bound that holds at its level, on runs that have the exact law."""
+"""The Monte Carlo audit: bounds hold at their confidence level, and runs have the exact law."""
 
 import math
 
@@ -13,7 +13,7 @@ SURE = 1 - 1e-6
 
 
 def test_runs_on_a_table_have_the_exact_law():
-    """Binomial tests of all transcripts of two phases, on four tables, at 1e-8 each."""
+    """Binomial tests at level 1e-8 of each transcript of two phases, on four tables."""
     policy = dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)
     audit = dpbai.exact_audit(policy)
     rng = np.random.default_rng(0)
@@ -25,8 +25,8 @@ def test_runs_on_a_table_have_the_exact_law():
             assert stats.binomtest(counts[output], 20_000, probability).pvalue > 1e-8
 
 
-def test_what_an_audit_is_shown_as_is_short():
-    """The event of many runs has a million characters."""
+def test_the_representation_of_an_audit_is_short():
+    """The event of many runs would have a million characters."""
     policy = dpbai.DPBAI(np.random.default_rng(0).random((12, 3)), budget=90, epsilon=1.0)
     found = dpbai.monte_carlo_audit(policy, trials=400)
     small = dpbai.exact_audit(dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0))
@@ -34,11 +34,11 @@ def test_what_an_audit_is_shown_as_is_short():
         assert len(repr(audit)) < 1000
 
 
-def test_the_bound_is_below_the_loss_as_often_as_promised():
-    """100 bounds at level 0.5 may exceed the exact loss with probability 1/2 each.
+def test_the_bound_is_below_the_loss_with_the_stated_confidence():
+    """Each of 100 bounds at level 0.5 exceeds the exact loss with probability at most 1/2.
 
-    More than 75 of them do so with probability below 1e-7; none should, nearly, as the limits are
-    conservative. The bounds must also come near the loss: at least nine tenths of it on average.
+    More than 75 of them do so with probability below 1e-7. The mean of the bounds must be at least
+    nine tenths of the loss.
     """
     policy = dpbai.DPBAI(np.eye(2), budget=3, epsilon=1.0)
     audit = dpbai.exact_audit(policy)
@@ -50,11 +50,11 @@ def test_the_bound_is_below_the_loss_as_often_as_promised():
     assert np.mean(bounds) > 0.9 * audit.epsilon
 
 
-def test_where_there_is_nothing_to_find_only_reused_runs_find_something():
-    """Twelve outputs of nearly equal laws: an event fits to chance, and fresh runs reject it.
+def test_without_a_loss_only_bounds_from_reused_runs_are_positive():
+    """On two tables with nearly equal laws, an event that fits the first runs fails on new ones.
 
-    Each of 40 honest bounds is positive with probability 1/2 at most: more than 36, below 1e-6.
-    The mutant tests the event on the runs that chose it.
+    Each of 40 bounds is positive with probability at most 1/2, and more than 36 of them with
+    probability below 1e-6. The mutant tests the event on the runs that chose it.
     """
     policy = dpbai.DPBAI(np.eye(4), budget=12, epsilon=1e-6)
 
@@ -76,7 +76,7 @@ def test_where_there_is_nothing_to_find_only_reused_runs_find_something():
 def test_the_limits_are_those_of_clopper_and_pearson(level):
     policy = dpbai.DPBAI(np.eye(2), budget=5, epsilon=1.0)
     bound = dpbai.monte_carlo_audit(policy, trials=10_000, level=level)
-    each = 2 * (1 + level) / 2 - 1  # a two-sided interval whose either side misses (1 - level)/2
+    each = 2 * (1 + level) / 2 - 1  # of the two-sided interval that misses (1 - level)/2 per side
     low = stats.binomtest(bound.hits[0], bound.runs).proportion_ci(each, "exact").low
     high = stats.binomtest(bound.hits[1], bound.runs).proportion_ci(each, "exact").high
     assert bound.epsilon == pytest.approx(math.log(low / high))
@@ -85,8 +85,8 @@ def test_the_limits_are_those_of_clopper_and_pearson(level):
     assert shifted.epsilon < bound.epsilon
 
 
-def test_a_policy_without_noise_is_told_from_few_runs():
-    """One reward of 1 makes its arm the winner; without it, the two arms tie."""
+def test_few_runs_detect_a_policy_without_noise():
+    """One reward of 1 makes its arm win; without it, the two arms tie."""
     bound = dpbai.monte_carlo_audit(dpbai.ODLinBAI(np.eye(2), budget=9), trials=4000, level=SURE)
     assert bound.hits[1] == 0
     assert stats.binomtest(bound.hits[0], 2000, 0.5).pvalue > 1e-6
@@ -94,13 +94,13 @@ def test_a_policy_without_noise_is_told_from_few_runs():
 
 
 def test_large_plans_are_audited_too():
-    """Sec. 5's instance with thousands of pulls; the certificate stays above."""
+    """The instance of Sec. 5 with thousands of pulls; the certificate is an upper bound."""
     policy = dpbai.DPBAI(dpbai.synthetic().features, budget=8000, epsilon=1.0)
     bound = dpbai.monte_carlo_audit(policy, trials=20_000, level=SURE)
     assert 0.5 < bound.epsilon <= dpbai.certificate(policy).epsilon
 
 
-def test_delta_of_gaussian_noise_is_taken_off():
+def test_the_bound_for_gaussian_noise_allows_for_delta():
     policy = dpbai.DPBAIGauss(np.eye(2), budget=5, epsilon=1.0, delta=0.05)
     exact = dpbai.exact_audit(policy)
     bound = dpbai.monte_carlo_audit(policy, exact.tables, trials=40_000, delta=0.05, level=SURE)
@@ -148,7 +148,7 @@ def test_tables_must_be_neighbours(tables, rule):
         dpbai.monte_carlo_audit(policy, tables, trials=10)
 
 
-def test_an_error_repeats_no_reward():
+def test_error_messages_contain_no_reward():
     secret = ONE * 0.1234567
     with pytest.raises(ValueError, match="tables") as error:
         dpbai.monte_carlo_audit(

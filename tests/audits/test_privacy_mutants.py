@@ -1,7 +1,7 @@
-"""Likely mistakes, put in on purpose: the exact audit catches each where it breaks the guarantee.
+"""Mutants with likely mistakes: the exact audit detects each that violates the guarantee.
 
-Cases 7 and 11 of the faults reported for software of this field. Monte Carlo bounds are at level
-1 - 1e-6, so each of them is wrong with probability 1e-6 at most.
+Cases 7 and 11 of the faults reported for software of this field. Monte Carlo bounds have confidence
+level 1 - 1e-6, so each of them is wrong with probability at most 1e-6.
 """
 
 import math
@@ -61,49 +61,49 @@ def test_dp_bai_gauss_passes(epsilon, delta, arms, budget):
 @pytest.mark.parametrize(
     ("mutant", "pulls", "loss", "caught"),
     [
-        (ScaleOffBySqrt2, 1, math.sqrt(2), False),  # one pull hides it
+        (ScaleOffBySqrt2, 1, math.sqrt(2), False),  # not with one pull
         (ScaleOffBySqrt2, 2, math.sqrt(2), True),
         (ScaleOffBy2, 1, 2.0, True),
         (Argmax, 1, math.inf, True),
     ],
 )
-def test_wrong_scales_are_caught_from_these_pulls_on(mutant, pulls, loss, caught):
+def test_wrong_scales_are_detected_from_these_numbers_of_pulls(mutant, pulls, loss, caught):
     policy = two_arms(mutant, pulls)
     assert dpbai.certificate(policy).epsilon == pytest.approx(loss)
     assert (dpbai.exact_audit(policy).epsilon > 1) is caught
 
 
-def test_inverted_scale_breaks_the_guarantee_where_epsilon_times_pulls_is_below_one():
+def test_an_inverted_scale_violates_the_guarantee_if_epsilon_times_pulls_is_below_one():
     assert dpbai.exact_audit(two_arms(Inverted, 1, epsilon=0.5)).epsilon > 0.5
-    # With more pulls it is no breach but pointless noise, which the certificate shows.
+    # With more pulls there is only more noise than needed, as the certificate shows.
     assert dpbai.exact_audit(two_arms(Inverted, 4, epsilon=0.5)).epsilon < 0.5
     assert dpbai.certificate(two_arms(Inverted, 4, epsilon=0.5)).epsilon == pytest.approx(0.125)
 
 
-def test_inverted_scale_of_dp_od_is_caught_at_epsilon_one():
+def test_an_inverted_scale_of_dp_od_is_detected_at_epsilon_one():
     policy = InvertedDPOD(2 * np.eye(2), budget=6, epsilon=1.0, norm="l1")
     assert dpbai.certificate(policy).epsilon == pytest.approx(4)
     assert dpbai.exact_audit(policy).epsilon > 1
 
 
-def test_rewards_outside_the_unit_interval_are_caught():
+def test_rewards_outside_the_unit_interval_are_detected():
     policy = two_arms(dpbai.DPBAI, 4)
     assert dpbai.exact_audit(policy, reward_bound=2.0).epsilon > 1
     assert dpbai.certificate(policy, reward_bound=2.0).epsilon == pytest.approx(2)
-    # A bound of 1.1 shows from nine pulls on; the paper's App. DP-OD experiment has hundreds.
+    # A bound of 1.1 is detected from nine pulls on; the experiment of App. DP-OD has hundreds.
     assert dpbai.exact_audit(two_arms(dpbai.DPBAI, 8), reward_bound=1.1).epsilon < 1
     assert dpbai.exact_audit(two_arms(dpbai.DPBAI, 9), reward_bound=1.1).epsilon > 1
 
 
 @pytest.mark.parametrize("pulls", [2, 10])
-def test_the_printed_norm_of_dp_od_is_caught(pulls):
+def test_the_printed_norm_of_dp_od_is_detected(pulls):
     policy = dpbai.DPOD(TILTED, budget=2 * pulls + 3, epsilon=1.0, norm="l2")
     assert policy.phase(1, (0, 1, 2)).pulls == (pulls, pulls)
     assert dpbai.exact_audit(policy).epsilon > 1.2
 
 
-def test_reused_samples_are_caught():
-    """Three arms, two phases of two pulls each: exactly 1.46 at epsilon = 1; 1.20 with one pull."""
+def test_reused_samples_are_detected():
+    """With three arms and two phases the loss is 1.46 for two pulls each, and 1.20 for one."""
     policy = dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)
     assert reused_samples_audit(policy).epsilon == pytest.approx(1.458996575282, abs=1e-9)
     once = dpbai.DPBAI(np.eye(3), budget=9, epsilon=1.0)
@@ -111,8 +111,8 @@ def test_reused_samples_are_caught():
     assert reused_samples_audit(once).epsilon == pytest.approx(1.198904696440, abs=1e-9)
 
 
-def test_reused_noise_is_caught_with_four_arms_not_with_three():
-    """Each of two dropped arms bounds the noise of one that survives: up to 2 epsilon."""
+def test_reused_noise_is_detected_with_four_arms_but_not_with_three():
+    """Each of two eliminated arms reveals a bound on the noise of a survivor: up to 2 epsilon."""
     four = dpbai.DPBAI(np.eye(4), budget=12, epsilon=1.0)
     assert reused_noise_audit(four).epsilon > 1.4
     three = dpbai.DPBAI(np.eye(3), budget=14, epsilon=1.0)
@@ -127,7 +127,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("run", "arms", "budget", "audit"), BROKEN.values(), ids=BROKEN)
-def test_monte_carlo_catches_broken_engines(run, arms, budget, audit):
+def test_monte_carlo_detects_broken_engines(run, arms, budget, audit):
     policy = dpbai.DPBAI(np.eye(arms), budget=budget, epsilon=1.0)
     exact = audit(policy) if audit else None
     tables = exact.tables if exact else None
@@ -145,7 +145,7 @@ def test_monte_carlo_catches_broken_engines(run, arms, budget, audit):
     ],
 )
 def test_the_laws_of_the_mutants_are_those_of_their_engines(name, make):
-    """Binomial tests at 1e-7 each, on three tables."""
+    """Binomial tests at level 1e-7 each, on three tables."""
     run, _, _, audit = BROKEN[name]
     exact = audit(make())
     rng = np.random.default_rng(1)
@@ -163,8 +163,8 @@ def test_an_engine_without_a_mistake_passes():
     assert 0.5 < bound.epsilon <= 1
 
 
-def test_a_variance_passed_as_a_deviation_shows_in_certificate_and_sample():
-    """chi-square test of the sample variance at 1e-7."""
+def test_a_variance_used_as_standard_deviation_changes_certificate_and_sample():
+    """A chi-square test of the sample variance at level 1e-7."""
     policy = dpbai.DPBAIGauss(np.eye(2), budget=41, epsilon=1.0, delta=1e-3)
     pulls = policy.phase(1, (0, 1)).pulls[0]
     right, wrong = policy.noise(pulls), Gaussian((policy.sigma / pulls) ** 2)

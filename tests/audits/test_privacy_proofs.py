@@ -1,6 +1,7 @@
-"""Steps of the paper's privacy proofs that do not hold as printed; the propositions themselves do.
+"""Steps of the paper's privacy proofs that do not hold as printed, although the propositions hold.
 
-Appendices F, I and J: the proofs of Propositions 4.1, D.2 and D.3 (the last two on DP-BAI-Gauss).
+They are in appendices F, I and J: the proofs of Propositions 4.1, D.2 and D.3 (the last two are on
+DP-BAI-Gauss).
 """
 
 import math
@@ -14,7 +15,7 @@ import dpbai
 
 
 def test_without_delta_the_gaussian_proof_claims_too_much():
-    """Eq. (new_eq:objetive_dp) has no delta: a set in [0, 1] refutes it, and delta repairs it."""
+    """Eq. (new_eq:objetive_dp) has no delta. A set in [0, 1] violates it, but not with delta."""
     epsilon, delta, pulls = 0.9, 0.01, 100
     policy = dpbai.DPBAIGauss(
         np.eye(2), budget=2 * pulls, epsilon=epsilon, delta=delta, calibration="classic"
@@ -29,8 +30,9 @@ def test_without_delta_the_gaussian_proof_claims_too_much():
 def test_product_events_are_not_enough_for_approximate_privacy():
     """The Gaussian proof bounds events D_M, which are products over arms and phases.
 
-    For delta = 0 products are enough: bounds add over disjoint unions. With delta they do not: here
-    every product of subsets of {0, 1} keeps delta = 0.1, and the diagonal needs 0.2.
+    For delta = 0 products are enough, because bounds add over disjoint unions. With a delta they do
+    not. Here every product of subsets of {0, 1} satisfies the bound with delta = 0.1, but the
+    diagonal needs 0.2.
     """
     delta, epsilon = 0.1, 0.5
     here = np.array([[0.1, 0.4], [0.4, 0.1]])
@@ -44,7 +46,7 @@ def test_product_events_are_not_enough_for_approximate_privacy():
 
 @pytest.mark.parametrize("mean", [0.0, 0.5])
 def test_noisy_means_leave_the_unit_interval(mean):
-    """The events have chi in [0, 1], but half of the noisy means of a mean of 0 are negative."""
+    """The events have chi in [0, 1], but a mean of 0 has a negative noisy mean half of the time."""
     policy = dpbai.DPBAI(np.eye(2), budget=9, epsilon=1.0)
     noise = policy.noise(4)
     outside = math.exp(noise.log_cdf(-mean)) + math.exp(noise.log_cdf(mean - 1))
@@ -53,9 +55,10 @@ def test_noisy_means_leave_the_unit_interval(mean):
 
 
 def test_means_of_arms_that_are_not_pulled_depend_on_the_changed_reward():
-    """D'_p fixes the noisy means of all other arms, and is said to have the same probability.
+    """D'_p fixes the noisy means of all other arms, and its probability is said not to change.
 
-    In the Max-Det branch those of arms that are not pulled are combinations of the pulled ones.
+    In the Max-Det branch, the noisy means of arms that are not pulled are combinations of the
+    pulled ones.
     """
     features = np.vstack([np.eye(2), [[0.5, 0.5], [0.4, 0.5], [0.3, 0.2]]])
     policy = dpbai.DPBAI(features, budget=9, epsilon=1.0)
@@ -73,10 +76,11 @@ def test_means_of_arms_that_are_not_pulled_depend_on_the_changed_reward():
     assert chance[1] > 0.55
 
 
-def test_a_gaussian_tail_is_bounded_with_64_where_32_is_printed():
+def test_a_gaussian_tail_bound_needs_64_instead_of_the_printed_32():
     """Event G_2: P(N(0, s^2) >= Delta/4), s^2 = d 2 ln(1.25/delta) / (eps n)^2.
 
-    The usual bound exp(-(Delta/4)^2 / (2 s^2)) has 64 d ln(1.25/delta) below; with 32 it is false.
+    The usual bound exp(-(Delta/4)^2 / (2 s^2)) has 64 d ln(1.25/delta) in the denominator. With 32
+    it is false.
     """
     gap, rate, dimension, log_term = 1.0, 40.0, 1, math.log(1.25 / 0.01)
     deviation = math.sqrt(dimension * 2 * log_term) / rate
@@ -85,8 +89,8 @@ def test_a_gaussian_tail_is_bounded_with_64_where_32_is_printed():
     assert math.exp(-exponent / 32) < tail < math.exp(-exponent / 64)
 
 
-def test_a_ceiling_is_not_divided_by_d():
-    """Event G_2 bounds ceil(T'/(M d))^2 / d below by ceil(T'/(M d^2))^2: not for small T'."""
+def test_a_factor_cannot_be_moved_into_a_ceiling():
+    """The lower bound ceil(T'/(M d^2))^2 on ceil(T'/(M d))^2 / d in G_2 is false for small T'."""
     features = np.random.default_rng(0).normal(size=(20, 4))
     least = dpbai.Schedule(20, 4, 10**6).least_budget
     for budget, holds in ((least, False), (1000, True)):

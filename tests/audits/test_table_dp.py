@@ -1,4 +1,4 @@
-"""The definitions of Sec. 2 and of the appendix on table-DP, run on all tables of 0 and 1."""
+"""The definitions of Sec. 2 and of the appendix on table-DP, on all tables of zeros and ones."""
 
 import math
 from collections import Counter
@@ -15,9 +15,9 @@ from dpbai.audits.pull import output_law
 
 @dataclass(frozen=True)
 class Responder:
-    """Hears each reward of 0 or 1 through a randomised response; private unless sure.
+    """Win-stay, lose-shift by a randomised response to each reward of 0 or 1.
 
-    Follows the arm whose reward, as heard, was high last; else goes to the next arm.
+    It is private if `truthful`, the probability of the true response, is less than 1.
     """
 
     truthful: float
@@ -39,7 +39,7 @@ class Responder:
 
 @dataclass(frozen=True)
 class Greedy:
-    """Pulls each arm once, then the arm with the larger mean, and recommends it: not private."""
+    """Pulls each arm once, then always the arm with the largest mean; not private."""
 
     arms: int = 2
     budget: int = 3
@@ -57,7 +57,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Leak:
-    """Pulls a random arm, and with probability `often` recommends by its reward: (0, delta)."""
+    """Pulls a random arm, and recommends by its reward with probability `often`."""
 
     often: float
     arms: int = 2
@@ -72,7 +72,7 @@ class Leak:
 
 
 def losses(policy):
-    """Epsilon of the policy by Definition 2.1, and of its dual by the definition of table-DP."""
+    """Return epsilon of the policy by Definition 2.1, and of its dual by that of table-DP."""
     own = dpbai.pull_audit(policy)
     dual = dpbai.pull_audit(policy, neighbours="column", time_indexed=True)
     return own.epsilon, dual.epsilon
@@ -81,7 +81,7 @@ def losses(policy):
 @pytest.mark.parametrize("truthful", [0.5, 0.6, 0.9])
 @pytest.mark.parametrize(("arms", "budget"), [(2, 1), (2, 2), (2, 3), (3, 2)])
 def test_a_private_policy_and_its_dual_have_the_same_loss(truthful, arms, budget):
-    """Both propositions at once: the equivalence holds with the same epsilon."""
+    """The two propositions together: the equivalence holds with the same epsilon."""
     own, dual = losses(Responder(truthful, arms, budget))
     assert own == pytest.approx(math.log(truthful / (1 - truthful)), abs=1e-12)
     assert dual == pytest.approx(own, abs=1e-12)
@@ -94,15 +94,15 @@ def test_a_policy_without_privacy_has_a_dual_without_privacy(policy):
 
 @pytest.mark.parametrize("budget", [3, 4])
 def test_dp_bai_satisfies_the_papers_definition_itself(budget):
-    """DP-BAI pull by pull, on all tables; the transcript loses what its sequence of pulls does."""
+    """The sequence of pulls of DP-BAI has the same loss as its transcript, over all tables."""
     policy = dpbai.DPBAI(np.eye(2), budget=budget, epsilon=1.0)
     exact = dpbai.exact_audit(policy).epsilon
     assert losses(PullByPull(policy)) == pytest.approx((exact, exact), rel=1e-12)
     assert exact <= 1
 
 
-def test_an_elimination_policy_pulls_what_its_phases_plan():
-    """One dimension: arm 0 alone is pulled; three arms in two phases: 3 pulls, then one of each."""
+def test_an_elimination_policy_pulls_as_its_phases_plan():
+    """In one dimension only arm 0 is pulled. Three arms need two phases, with 3 and 2 pulls."""
     single = PullByPull(dpbai.DPBAI([[1.0], [0.5]], budget=3, epsilon=1.0))
     pulled = {output[:-1] for output in output_law(single, [[1.0, 0.0, 1.0], [0.0] * 3])}
     assert pulled == {(0, 0, 0)}
@@ -114,8 +114,8 @@ def test_an_elimination_policy_pulls_what_its_phases_plan():
     assert law[(0, 1, 2, 1, 2, 0, 0, 1)] == pytest.approx(1 / 6)
 
 
-def test_all_rewards_of_one_pull_index_are_dearer_than_one_time_step():
-    """The reading of a column that table-DP does not mean: all arms' n-th rewards, all read."""
+def test_changing_all_rewards_of_one_pull_index_has_a_larger_loss_than_one_reward():
+    """The other meaning of a column, not that of table-DP: the n-th rewards of all arms."""
     policy = PullByPull(dpbai.DPBAI(np.eye(2), budget=3, epsilon=1.0))
     together = dpbai.pull_audit(policy, neighbours="column").epsilon
     assert together > dpbai.pull_audit(policy).epsilon
@@ -123,11 +123,11 @@ def test_all_rewards_of_one_pull_index_are_dearer_than_one_time_step():
 
 
 def test_the_equivalence_is_one_of_pure_privacy():
-    """With epsilon = 0 the policy needs delta = often / 2, but its dual, as table-DP, twice that.
+    """With epsilon = 0 the policy needs delta = often / 2, but its dual, with table-DP, twice that.
 
-    The first pull is of either arm. One reward is read half of the time, a column always. The
-    proofs build the other table from the output z, so that they compare outputs one by one; a sum
-    over outputs, as delta needs, takes another table for each.
+    The pull is of either arm, so one reward is read half of the time, but a column always. The
+    proofs construct the other table from the output z, so that they compare single outputs. A sum
+    over outputs, which delta needs, would use another table for each of them.
     """
     policy = Leak(0.3)
     own = dpbai.pull_audit(policy)
@@ -137,8 +137,8 @@ def test_the_equivalence_is_one_of_pure_privacy():
     assert own.epsilon == dual.epsilon == math.inf
 
 
-def test_without_privacy_in_question_a_policy_and_its_dual_are_the_same():
-    """Averaged over independent rewards, both put out the same law."""
+def test_with_random_rewards_a_policy_and_its_dual_have_the_same_law():
+    """The laws on fixed tables are averaged over independent rewards."""
     mean = 0.3
     for policy in (Responder(0.8), Greedy()):
         totals = [Counter(), Counter()]
@@ -153,7 +153,7 @@ def test_without_privacy_in_question_a_policy_and_its_dual_are_the_same():
 
 
 def test_a_pull_reads_the_next_reward_of_its_arm_and_the_dual_that_of_the_time():
-    """Greedy pulls arms 0, 1, then the better one, and recommends by what it has read."""
+    """Greedy pulls arms 0 and 1, then the better one."""
     table = [[0.0, 1.0, 0.0], [0.5, 0.0, 1.0]]
     # arm 0: 0, arm 1: 0.5; then arm 1 again: its second reward, 0; means 0 and 0.25.
     assert output_law(Greedy(), table) == {(0, 1, 1, 1): 1.0}
@@ -162,10 +162,10 @@ def test_a_pull_reads_the_next_reward_of_its_arm_and_the_dual_that_of_the_time()
 
 
 def test_the_printed_n_i_t_would_read_one_reward_at_all_times():
-    """The proofs set n_{i,t} to a sum over all T times, where they use the pulls up to t.
+    """The proofs define n_{i,t} by a sum over all T times, but use the number of pulls up to t.
 
-    As printed, every pull of an arm in z points to one entry of x, which cannot hold the different
-    rewards that the dual reads there.
+    As printed, all pulls of an arm in z correspond to the same entry of x, which cannot be equal to
+    all the rewards that the dual reads.
     """
     z = (0, 1, 0)
     printed = [sum(a == z[t] for a in z) for t in range(3)]
@@ -197,7 +197,7 @@ def test_neighbours_differ_in_one_entry_and_column_neighbours_in_one_column():
     assert len(grid.column_neighbours()) == len(column) == 3 * 6 * 16
 
 
-def test_a_block_of_rewards_counts_the_high_ones():
+def test_a_block_has_one_step_for_each_number_of_high_rewards():
     grid = TableGrid((((0, 0), (0, 1)), ((1, 0),)), rewards=(0.0, 1.1))
     assert grid.shape == (3, 2)
     assert [grid.table(i) for i in (0, 3, 4)] == [
@@ -218,7 +218,7 @@ def test_a_block_of_rewards_counts_the_high_ones():
         (np.full((2, 3), math.nan), "table must be finite"),
     ],
 )
-def test_bad_tables_are_refused_without_repeating_a_reward(table, rule):
+def test_bad_tables_are_refused_in_messages_without_rewards(table, rule):
     with pytest.raises(ValueError, match=rule) as error:
         output_law(Greedy(), table)
     assert "1.0000001" not in str(error.value)

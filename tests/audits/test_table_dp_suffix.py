@@ -1,7 +1,8 @@
 """Corollary C.3: which part of the output must be private when column t of the table changes.
 
-The paper asks it of the outputs after time t, whatever came before. That is too little: what came
-before can be the key to what comes after. Given what came before, it is enough.
+The paper requires privacy of the marginal law of the outputs after time t. That is not enough,
+because earlier outputs can reveal the meaning of later ones. Privacy of their conditional law given
+the earlier outputs is enough.
 """
 
 import math
@@ -20,7 +21,7 @@ from dpbai.audits.pull import PullPolicy, output_law
 
 @dataclass(frozen=True)
 class Masked:
-    """Recommends arm 0 or 1 by the reward of time 2, after a coin that the first pull shows."""
+    """Recommends arm 0 or 1 by the reward at time 2 and a random bit, shown by the first pull."""
 
     arms: int = 2
     budget: int = 2
@@ -36,7 +37,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Responder:
-    """Follows the arm whose reward, by a randomised response, was high last."""
+    """Win-stay, lose-shift by a randomised response to each reward."""
 
     truthful: float = 0.8
     arms: int = 2
@@ -53,7 +54,7 @@ class Responder:
 
 
 def column_neighbours(arms: int, budget: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield t and two tables of 0 and 1 that differ in column t."""
+    """Yield t and two tables of zeros and ones that differ in column t."""
     for t in range(1, budget + 1):
         for rest in product((0.0, 1.0), repeat=arms * (budget - 1)):
             others = np.reshape(rest, (arms, budget - 1))
@@ -62,7 +63,7 @@ def column_neighbours(arms: int, budget: int) -> Iterator[tuple[int, np.ndarray,
 
 
 def losses(policy: PullPolicy) -> tuple[float, float]:
-    """Return the loss of the outputs after time t, on their own and given those up to time t."""
+    """Return the losses of the outputs after time t: marginal, and given those up to time t."""
     alone = given = 0.0
     for t, *tables in column_neighbours(policy.arms, policy.budget):
         laws = [output_law(policy, table, time_indexed=True) for table in tables]
@@ -82,15 +83,15 @@ def table_dp_loss(policy: PullPolicy) -> float:
     return dpbai.pull_audit(policy, neighbours="column", time_indexed=True).epsilon
 
 
-def test_outputs_after_time_t_alone_show_nothing_of_a_policy_that_tells_all():
+def test_outputs_after_time_t_can_have_no_loss_when_all_outputs_have_an_infinite_one():
     assert losses(Masked())[0] == pytest.approx(0, abs=1e-12)
     assert table_dp_loss(Masked()) == math.inf
 
 
 @pytest.mark.parametrize("policy", [Masked(), Responder(), Responder(1.0)])
-def test_given_the_outputs_up_to_time_t_those_after_it_have_the_loss_of_table_dp(policy):
+def test_the_conditional_law_after_time_t_has_the_loss_of_table_dp(policy):
     assert losses(policy)[1] == pytest.approx(table_dp_loss(policy))
 
 
-def test_the_outputs_after_time_t_never_lose_more_than_all_outputs():
+def test_the_outputs_after_time_t_have_at_most_the_loss_of_all_outputs():
     assert 0.1 < losses(Responder())[0] <= table_dp_loss(Responder()) + 1e-12

@@ -1,4 +1,4 @@
-"""Bounds of the error probability in any dimension, against exact values, brute force, simulation.
+"""Bounds on the error probability, against exact values, brute force and simulation.
 
 Statistical tests are seeded, and fail by chance with probability below 1e-6 each.
 """
@@ -73,7 +73,7 @@ def test_simulation_agrees_beyond_two_coordinates(law, arms, d, pulls):
 
 @pytest.mark.parametrize("scale", [2.0, 0.1, 0.02, 0.0015])
 def test_one_rival_leaves_no_gap(scale):
-    """The lead is a sum of six noises of different scales: partial fractions of its transform."""
+    """The lead is a sum of six noises of different scales, with a law by partial fractions."""
     weights, gap = np.array([1.0, 0.5, -0.9, 0.8, 0.3, 0.2]), 0.5
     release = np.zeros((6, 2))
     release[0, 0] = 1.0
@@ -90,8 +90,8 @@ def test_one_rival_leaves_no_gap(scale):
 
 
 @pytest.mark.parametrize(("rivals", "pulls"), [(3, 60), (9, 90), (29, 200)])
-def test_many_equal_rivals_are_told_from_one(rivals, pulls):
-    """Their leads share the best arm's estimate: neither the sum nor the largest is near."""
+def test_bounds_for_many_equal_rivals_are_tight(rivals, pulls):
+    """The leads share the best arm's estimate, so the sum and the maximum are poor bounds."""
     policy = one_phase((pulls,) * (rivals + 1), dpbai.Laplace(0.5 / pulls))
     instance = laws(dpbai.Uniform(0.5), *[dpbai.Uniform(0.3)] * rivals)
     error = dpbai.exact_error(policy, instance, rtol=1e-4)
@@ -111,7 +111,7 @@ def test_bounds_are_tight_where_errors_are_rare(law):
 
 
 @pytest.mark.parametrize("law", ["uniform", "bernoulli"])
-def test_the_chance_of_a_pair_is_what_two_rivals_share(law):
+def test_the_probability_of_a_pair_is_that_of_the_intersection(law):
     decoder = [[0.95, 0.96], [1.0, 0.0], [0.0, 1.0]]
     policy = one_phase((12, 12), dpbai.Laplace(0.1), decoder, pulled=(1, 2))
     instance = laws(*map(LAWS[law], (0.5, 0.4, 0.35)))
@@ -130,7 +130,7 @@ def test_bounds_of_a_union_hold_for_any_events(seed):
     rng = np.random.default_rng(seed)
     outcomes = rng.dirichlet(np.full(30, 0.3))
     events = rng.random((int(rng.integers(1, 8)), 30)) < rng.choice([0.05, 0.3, 0.8])
-    events[:, 0] = True  # none is impossible
+    events[:, 0] = True  # no event is impossible
     both = (events[:, None] & events) @ outcomes
     slack = np.where(np.eye(len(events)), 0, rng.uniform(0, 0.2, both.shape))
     low, high = pairs.union_bounds(
@@ -178,8 +178,7 @@ def test_with_several_phases_the_upper_bound_holds(name):
     assert dpbai.error_bounds(maker(FOUR.features, budget=20 * budget), FOUR).high < 1e-6
 
 
-def test_a_form_has_the_same_probability_in_any_company():
-    """What rounding leaves of one is no less beside two hundred others."""
+def test_the_probability_of_a_form_does_not_depend_on_the_number_of_forms():
     policy = one_phase((12, 12), dpbai.Laplace(0.1))
     terms = independent_terms(policy.plan, laws(dpbai.Uniform(0.5), dpbai.Uniform(0.3)))
     lead = np.array([[1.0, -1.0, 1.0, -1.0]])
@@ -188,14 +187,14 @@ def test_a_form_has_the_same_probability_in_any_company():
     np.testing.assert_allclose(many, alone, rtol=1e-12)
 
 
-def test_where_chance_chooses_the_other_survivors_the_sets_are_too_many():
-    """The best of twelve arms surely survives, and of the others, all alike, any five may."""
+def test_if_any_set_may_survive_with_the_best_arm_there_are_too_many_sets():
+    """The best of twelve arms almost surely survives, with any five of the equal other arms."""
     instance = dpbai.Instance(np.eye(12), [0.9] + [0.5] * 11, rewards=dpbai.Bernoulli)
     with pytest.raises(NotExactError, match="too many sets of arms may survive phase 1"):
         dpbai.error_bounds(dpbai.DPBAI(instance.features, budget=5000, epsilon=1.0), instance)
 
 
-def test_what_has_no_bounds_is_refused():
+def test_policies_without_bounds_are_refused():
     many = np.random.default_rng(0).uniform(0, 1, (20, 5))
     with pytest.raises(NotExactError, match="too many"):
         dpbai.error_bounds(
@@ -217,7 +216,7 @@ SKEWED = np.array([(2.0, 3.0), (0.0, 1.0), (1.0, -1.0), (-2.0, 3.0)])
 @pytest.mark.parametrize("epsilon", [1e-300, 0.1, 1.0])
 @pytest.mark.parametrize("maker", [dpbai.DPDesign, dpbai.DPBAI])
 def test_bounds_hold_for_any_noise_and_units_of_columns(maker, epsilon, units):
-    """Pairs whose tilts have no room left, and squares beyond the doubles, once ended in errors."""
+    """Regression: errors if the tilts of a pair could not grow, and if squares overflowed."""
     features = SKEWED * [units, 1 / units]
     rewards = [dpbai.Bernoulli(mean) for mean in (0.69, 0.91, 0.27, 0.26)]
     instance = dpbai.Instance(features, rewards=rewards)
@@ -232,7 +231,7 @@ def test_bounds_hold_for_any_noise_and_units_of_columns(maker, epsilon, units):
 @pytest.mark.parametrize("gap", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("sigma", [0.02, 0.01, 0.001])
 def test_logarithms_of_the_bounds_are_bounds_of_the_logarithm(gap, sigma):
-    """However small the error is: (0, 0) would be a bracket of no logarithm but minus infinity."""
+    """However small the error is: (0, 0) would contain no logarithm but minus infinity."""
     policy = one_phase((4, 4), Gaussian(sigma))
     with np.errstate(divide="ignore"):
         low, high = np.log(dpbai.error_bounds(policy, constants(gap, 0.0)))

@@ -1,4 +1,4 @@
-"""Exact probabilities against closed forms, high precision, simulation, and mutants of themselves.
+"""Exact probabilities against closed forms, high precision and simulation; and mutants.
 
 Statistical tests are seeded, and fail by chance with probability below 1e-6 each.
 """
@@ -84,7 +84,7 @@ def test_bernoulli_without_noise_counts_half_of_the_ties(means):
 @pytest.mark.parametrize("law", [dpbai.Bernoulli(0.3), dpbai.Empirical([0.1, 0.7], [3, 1])])
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 500.0])
 def test_one_two_valued_arm_in_one_dimension(law, epsilon):
-    """The error is that the arm's noisy mean is below a threshold, which is 0."""
+    """The policy errs if the noisy mean of the arm is negative."""
     policy = dpbai.DPBAI([[1.0], [0.5]], budget=20, epsilon=epsilon)
     (pulls,) = policy.phase(1, (0, 1)).pulls
     low, high = law.support if isinstance(law, dpbai.Empirical) else (0.0, 1.0)
@@ -98,7 +98,7 @@ def test_one_two_valued_arm_in_one_dimension(law, epsilon):
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 1e4])
 @pytest.mark.parametrize("budget", [2 * 10**8, 2 * 10**12])
 def test_two_bernoulli_arms_at_any_number_of_pulls(budget, epsilon):
-    """The sums are normal up to O(1/sqrt(n)) in the gap, and up to O(1/n) about one half."""
+    """For means near one half, the sums are normal with an error of order 1/n."""
     n = budget // 2
     gap = 2 / math.sqrt(n)
     policy = one_phase((n, n), dpbai.Laplace(1 / (n * epsilon)))
@@ -125,7 +125,7 @@ def test_an_error_too_small_for_a_double_is_zero(maker, law):
 @pytest.mark.parametrize("epsilon", [36.0, 40.0, 41.0, 300.0])
 @pytest.mark.parametrize("best", [1.0, 1 - 1e-12])
 def test_bernoulli_means_at_and_next_to_one_with_little_noise(best, epsilon):
-    # The best arm is all but certain; it is overtaken or tied by 20 ones of the other.
+    # The best arm's rewards are almost surely 1. It ties only if the other has 20 ones.
     policy = dpbai.DPBAI(np.eye(2), budget=41, epsilon=epsilon)
     error = dpbai.exact_error(policy, laws(dpbai.Bernoulli(best), dpbai.Bernoulli(0.9)))
     pulls = policy.phase(1, (0, 1)).pulls[0]
@@ -273,7 +273,7 @@ def random_cone(seed: int) -> tuple[OnePhase, dpbai.Instance]:
         release = release[::-1]
     pulls = tuple(rng.integers(4, 30, 2).tolist())
     noise = dpbai.Laplace(float(rng.uniform(0.02, 2)))
-    # The best arm is any; it is the law of the two pulled arms that matters.
+    # The best arm may be any; only the laws of the two pulled arms matter.
     means = rng.uniform(0.1, 0.45, arms)
     means[rng.integers(arms)] = 0.5
     policy = one_phase(pulls, noise, decoder, release, pulled=(0, 1))
@@ -295,13 +295,13 @@ def brute_force(policy: OnePhase, instance: dpbai.Instance, trials: int, seed: i
 
 
 def cones_off(seeds: range, trials: int = 20_000) -> list[int]:
-    """Return the random cones whose probability is not that of brute force."""
+    """Return the seeds of random cones whose probability differs from that of brute force."""
     off = []
     for seed in seeds:
         policy, instance = random_cone(seed)
         error = dpbai.exact_error(policy, instance, rtol=1e-6)
         share = brute_force(policy, instance, trials, seed)
-        # Binomial p-values, right also where the error is near 0 or 1.
+        # Binomial p-values are valid even if the error is near 0 or 1.
         p_value = stats.binomtest(round(share * trials), trials, min(error, 1.0)).pvalue
         if p_value < 1e-6 / len(seeds):
             off.append(seed)
@@ -321,8 +321,8 @@ def test_success_and_error_add_up_to_one():
     assert total == pytest.approx(1, abs=1e-15)
 
 
-def test_the_three_ways_agree_where_they_meet():
-    # A third arm that all but repeats the second, or that all but never wins, changes nothing.
+def test_half_plane_wedge_and_maximum_agree():
+    # A third arm that nearly repeats the second, or almost never wins, changes nothing.
     noise, pulls = dpbai.Gaussian(0.05), 8
     rewards = (dpbai.Uniform(0.5), dpbai.Uniform(0.4))
     half_plane = dpbai.exact_error(one_phase((pulls,) * 2, noise), laws(*rewards))
@@ -394,7 +394,7 @@ def test_more_pulls_and_less_privacy_mean_fewer_errors(name):
     ],
 )
 def test_which_coordinate_is_integrated_last_does_not_matter(pulls, noise):
-    # At errors from 0.8 down to 1e-110, with scales that differ by up to 500.
+    # With errors from 0.8 to 1e-110, and scales that differ by a factor of up to 500.
     narrow, wide = [[0.995, 0.02], [1, 0], [0.9, 0.1]], [[0.9, 0.3], [1, 0], [0.2, 0.9]]
     for decoder in (np.array(narrow), np.array(wide)):
         instance = laws(*map(dpbai.Uniform, (0.45, 0.23, 0.1)))
@@ -475,8 +475,8 @@ def test_two_valued_rewards_are_bernoulli_rewards_moved_and_stretched(scale):
 
 
 @pytest.mark.parametrize("rtol", [1e-2, 1e-4, 1e-6])
-def test_a_looser_tolerance_is_kept_too(rtol):
-    """Lines far from the saddle once served at loose tolerances, with errors of any size."""
+def test_loose_tolerances_hold(rtol):
+    """Regression: with a loose tolerance, lines far from the saddle point gave large errors."""
     policies = [
         dpbai.Baseline(SYNTHETIC.features, budget=budget, epsilon=epsilon)
         for budget, epsilon in [(1000, math.inf), (7110, math.inf), (30_000, math.inf), (300, 1.0)]
@@ -501,11 +501,11 @@ def test_a_line_far_from_the_saddle_is_caught(monkeypatch):
 
     monkeypatch.setattr(inversion._Inverse, "__init__", without_allowance)
     with pytest.raises(AssertionError):
-        test_a_looser_tolerance_is_kept_too(1e-4)
+        test_loose_tolerances_hold(1e-4)
 
 
 def test_the_rule_integrates_all_polynomials_up_to_degree_31_at_real_points():
-    """From NumPy 2.5 on, eigenvalues and with them the roots of polynomials are complex."""
+    """Since NumPy 2.5, eigenvalues are complex, and so are roots of polynomials."""
     nodes, (gauss, kronrod) = quadrature._NODES, quadrature._WEIGHTS
     assert np.isrealobj(nodes)
     for degree in range(32):
@@ -564,23 +564,23 @@ def test_rough_distributions_are_refused(instance, noise, pulls):
 @pytest.mark.parametrize("law", [dpbai.Uniform, dpbai.Bernoulli])
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-12])
 @pytest.mark.parametrize(("policy", "limit"), [(dpbai.DPBAI, 3 / 8), (dpbai.Baseline, 1 / 30)])
-def test_noise_that_hides_all_rewards_decides_alone(policy, limit, epsilon, law):
-    """Of 30 equal chances, or that x > max(0, y) for two Laplace variates."""
+def test_very_wide_noise_alone_determines_the_error(policy, limit, epsilon, law):
+    """The limits are 1/30 for 30 equal arms, and P(x > max(0, y)) for Laplace variates x and y."""
     planned = policy(SYNTHETIC.features, budget=400, epsilon=epsilon)
     instance = dpbai.Instance(SYNTHETIC.features, SYNTHETIC.theta, rewards=law)
     assert dpbai.exact_success(planned, instance) == pytest.approx(limit, rel=1e-9)
 
 
 @pytest.mark.parametrize("row", rows_of("contrast"), ids=lambda row: str(row["arguments"]))
-def test_noise_of_any_width_beside_a_contrast_of_means_has_bounds_and_as_many_digits_as_asked(row):
-    """The share of the residue that a tail lacks was known to fewer digits, twice over."""
+def test_the_error_of_a_noisy_contrast_has_the_tolerance_at_any_width_of_the_noise(row):
+    """Regression: the difference from the residue had too few digits, twice."""
     expected = float(row["value"])
     assert contrast(*row["arguments"], rtol=1e-4) == pytest.approx(expected, rel=1e-4)
     low, high = dpbai.error_bounds(*contrast_of(*row["arguments"]))
     assert low <= expected <= high <= low * 1.001
 
 
-def test_wide_noise_beside_a_contrast_is_not_told_wrong():
+def test_the_error_of_a_contrast_with_wide_noise_is_right():
     policy = dpbai.DPDesign(np.eye(2), budget=5, epsilon=1e-5)
     assert policy.phase(1, (0, 1), ()).coordinates == 1
     uniform, bernoulli = (
@@ -589,7 +589,7 @@ def test_wide_noise_beside_a_contrast_is_not_told_wrong():
     )
     assert dpbai.exact_error(policy, uniform) == pytest.approx(0.49999750001, rel=1e-9)
     make = partial(dpbai.DPDesign, np.eye(2), epsilon=1e-3)
-    # Two pulls a year: the error is (1 - E min(1, x/b) ..)/2, just below a half.
+    # The error is just below one half.
     low, high = dpbai.error_bounds(make(budget=2), bernoulli)
     assert low <= 0.499750 <= high
     assert dpbai.exact_error(make(budget=2), bernoulli) == pytest.approx(0.49975, abs=2e-7)
@@ -598,7 +598,7 @@ def test_wide_noise_beside_a_contrast_is_not_told_wrong():
 
 
 @pytest.mark.parametrize("pulls", [1, 50])
-def test_laplace_noise_of_any_width_beside_two_bernoulli_means_agrees_with_all_outcomes(pulls):
+def test_two_bernoulli_means_with_laplace_noise_of_any_width_agree_with_enumeration(pulls):
     counts = np.arange(pulls + 1)
     chances = [stats.binom.pmf(counts, pulls, mean) for mean in (0.75, 0.25)]
     lead = np.subtract.outer(counts, counts)
@@ -614,7 +614,7 @@ PAIRS = [row for row in rows_of("maximum", "uniform") if len(row["arguments"][0]
 
 
 @pytest.mark.parametrize("row", PAIRS, ids=lambda row: str(row["arguments"]))
-def test_noise_of_any_width_beside_three_rewards_is_that_of_two_where_two_arms_are_alike(row):
+def test_an_arm_with_a_copy_has_the_error_of_two_arms_at_any_width_of_the_noise(row):
     (first, second), pulls, scale = row["arguments"]
     decoder = [[1, 0], [0, 1], [0, 1]]
     policy = one_phase((pulls, pulls), dpbai.Laplace(scale), decoder, pulled=(0, 1))
@@ -629,10 +629,10 @@ class Doubled(dpbai.Uniform):
 
 @pytest.mark.parametrize("law", [dpbai.Beta(0.5), Doubled(0.25)])
 def test_rewards_of_another_law_are_refused(law):
-    """A subclass may have changed what it inherits; the mean of Beta rewards has no closed form."""
+    """A subclass may change what it inherits, and no transform of Beta rewards is implemented."""
     instance = laws(dpbai.Uniform(0.6), law, dpbai.Uniform(0.3), bounded=False)
     policy = one_phase((9, 9), dpbai.Laplace(0.1), WEDGE, pulled=(1, 2))
-    assert f"{type(law).__name__} rewards has no closed form" in refusal(policy, instance)
+    assert f"generating function of {type(law).__name__} rewards" in refusal(policy, instance)
     with pytest.raises(NotExactError, match="estimate it with simulate"):
         dpbai.error_bounds(policy, instance)
 
@@ -658,7 +658,7 @@ def test_another_number_of_arms_is_an_error():
         dpbai.exact_error(one_phase((9, 9), dpbai.Laplace(0.1)), SYNTHETIC)
 
 
-# Mutants: each is a likely mistake, and must fail one of the checks above.
+# Mutants: likely mistakes, each of which must fail one of the checks above.
 
 
 def half_a_cone(decoder, best):
@@ -700,8 +700,8 @@ def test_a_mean_of_one_pull_too_many_is_caught(monkeypatch):
     assert any(deviation(row) > row["rtol"] for row in rows_of("duel", "uniform"))
 
 
-def test_where_nothing_is_random_but_ties_are_broken_the_error_is_counted():
-    """Without noise, an arm whose rewards are always 0 says nothing: all three arms tie."""
+def test_the_error_is_that_of_breaking_ties_if_nothing_else_is_random():
+    """Without noise, all three arms tie if the pulled arm only has rewards of 0."""
     features = [[1.0], [2.0], [-1.0]]
     instance = dpbai.Instance(features, rewards=[dpbai.Uniform(m) for m in (0.4, 0.0, 0.2)])
     linear = dpbai.ODLinBAI(features, budget=10)
@@ -713,7 +713,7 @@ def test_where_nothing_is_random_but_ties_are_broken_the_error_is_counted():
 
 
 @pytest.mark.parametrize("apart", [1e-13, 1e-11, 3e-11, 1e-10, 1e-8, 1e-4])
-def test_arms_that_are_all_but_copies_tie_in_every_engine_or_in_none(apart):
+def test_nearly_equal_arms_tie_in_every_engine_or_in_none(apart):
     features = np.array([[1.0], [1 + apart]])
     instance = dpbai.Instance(features, rewards=[dpbai.Bernoulli(0.2), dpbai.Bernoulli(0.2001)])
     policy = dpbai.DPBAI(features, budget=1000, epsilon=1.0)
@@ -725,8 +725,8 @@ def test_arms_that_are_all_but_copies_tie_in_every_engine_or_in_none(apart):
     assert stats.binomtest(4000 - result.successes, 4000, error).pvalue > 1e-6
 
 
-def test_a_reward_of_many_fine_steps_is_no_spike():
-    """Once all values of a thousand million rewards were gone through, without end."""
+def test_a_mean_with_many_fine_steps_has_no_spikes():
+    """Regression: all values of the mean of 10^9 rewards were enumerated."""
     instance = laws(dpbai.Uniform(0.25), dpbai.Bernoulli(0.5), dpbai.Bernoulli(0.4))
     release = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]])
     decoder = [[1, 0.0], [0, 1], [-1, 0]]
@@ -746,7 +746,7 @@ def test_an_exact_error_is_a_float():
 
 
 @pytest.mark.parametrize("rtol", [1e-12, 1e-2])
-def test_both_ends_of_the_tolerances_that_are_allowed_are_allowed(rtol):
+def test_the_range_of_tolerances_includes_its_ends(rtol):
     instance = dpbai.Instance(np.eye(2), [0.5, 0.4])
     policy = dpbai.DPBAI(np.eye(2), budget=20, epsilon=1.0)
     error = dpbai.exact_error(policy, instance, rtol=rtol)
@@ -756,7 +756,7 @@ def test_both_ends_of_the_tolerances_that_are_allowed_are_allowed(rtol):
 @pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-6, 1e-9])
 @pytest.mark.parametrize("means", [(0.5, 0.75, 0.25), (0.2, 0.9, 0.3, 0.4)])
 def test_noise_far_below_a_reward_only_breaks_ties(means, scale):
-    """Of one Bernoulli reward from each arm: the largest win, and noise chooses among them."""
+    """Each arm has one Bernoulli reward; the noise chooses among the arms with the largest."""
     policy = one_phase((1,) * len(means), dpbai.Laplace(scale))
     best, expected = np.argmax(means), 0.0
     for ones in product((0, 1), repeat=len(means)):

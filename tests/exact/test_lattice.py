@@ -24,7 +24,7 @@ def mixture(function, x, start, step, count, share, scale):
 
 
 def off(variable, x, *law):
-    """Return how far the three functions are from the mixture, where it is above 1e-250."""
+    """Return the largest error of the three functions where the mixture is above 1e-250."""
     pairs = (
         (variable.log_density, stats.laplace.logpdf),
         (partial(variable.log_tail, side=1), stats.laplace.logsf),
@@ -58,11 +58,11 @@ def test_density_and_tails_are_those_of_the_mixture(law, seed):
     rng = np.random.default_rng(seed)
     x = rng.uniform(start - 20 * scale, inside[-1] + 20 * scale, 40)
     x = np.concatenate([x, inside[:3], inside[-3:], start + scale * np.array([-500, -100, 100])])
-    # The oracle's binomial probabilities are the less exact of the two.
+    # The tolerance is that of the binomial probabilities of the oracle.
     assert off(LatticeVariable(*law), x, *law) < 1e-9
 
 
-def test_points_that_are_left_out_of_a_long_lattice_do_not_count():
+def test_points_omitted_from_a_long_lattice_are_negligible():
     law = (0.0, 1e-5, 100_000, 0.3, 2e-5)
     variable = LatticeVariable(*law)
     assert variable.knots.size < 20_000
@@ -70,7 +70,7 @@ def test_points_that_are_left_out_of_a_long_lattice_do_not_count():
     assert off(variable, x, *law) < 1e-8
 
 
-def test_infinity_has_nothing_above_and_all_below():
+def test_tails_at_infinity_are_zero_and_one():
     variable = LatticeVariable(0.0, 0.1, 10, 0.4, 0.2)
     x = np.array([-np.inf, np.inf])
     assert np.exp(variable.log_tail(x, 1)[0, 0]) == pytest.approx([1, 0], abs=1e-15)
@@ -95,8 +95,8 @@ def test_another_decay_from_point_to_point_is_caught(monkeypatch, mutant):
 
 
 @pytest.mark.parametrize("at", [0.01, 0.5, 0.99])
-def test_an_integral_sees_what_lies_between_two_known_points_however_narrow(at):
-    """One on the unit interval, and a spike of weight one that no node would hit by chance."""
+def test_an_integral_includes_a_spike_between_two_knots_however_narrow(at):
+    """The integrand is 1 on the unit interval, plus a narrow spike of weight 1."""
     knots = at + np.array([0.0, 1e-9])
 
     def log_spike(x, _slack=None):

@@ -1,4 +1,4 @@
-"""The library against a table of 30 digits that `tools/reference_table.py` made by mpmath."""
+"""The library against a table with 30 digits, which `tools/reference_table.py` made with mpmath."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_library_agrees_with_the_reference_table(row):
     assert deviation(row) <= row["rtol"]
 
 
-def test_the_table_has_the_hard_corners():
+def test_the_table_includes_extreme_arguments():
     assert len(ROWS) >= 200
     assert Counter(row["kind"] for row in ROWS).keys() == CALLS.keys()
     errors = [abs(float(row["value"])) for row in ROWS if not row["kind"].startswith("gaussian")]
@@ -25,7 +25,7 @@ def test_the_table_has_the_hard_corners():
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_value_that_is_off_by_more_than_its_row_allows_is_found(kind, monkeypatch):
+def test_a_value_with_a_larger_error_than_its_row_allows_is_detected(kind, monkeypatch):
     for row in rows_of(kind):
         for sign in (1, -1):
             wrong = float(row["value"]) * (1 + 2 * sign * row["rtol"]) or 5e-324
@@ -33,7 +33,7 @@ def test_a_value_that_is_off_by_more_than_its_row_allows_is_found(kind, monkeypa
             assert deviation(row) > row["rtol"]
 
 
-def test_the_rows_of_a_law_are_those_of_it_alone():
+def test_rows_can_be_selected_by_law():
     for law, other in (("uniform", "bernoulli"), ("bernoulli", "uniform")):
         rows = rows_of("duel", law)
         assert rows

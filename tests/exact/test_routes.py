@@ -1,7 +1,7 @@
-"""Routes agree: every way to an exact probability that applies gives the same, and so does chance.
+"""All methods for an exact probability agree with each other and with simulation.
 
-Laws, noise and pulls are drawn by proportions: inside their ranges, at their ends, next to them,
-and beyond, where they are refused. Where a route does not apply, the others still must agree.
+Laws, noise and pulls are drawn inside their ranges, at the ends, next to the ends, and outside,
+where they are refused. If one method does not apply, the others must still agree.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def noise_of(kind: str, log_epsilon: float, pulls: int) -> dpbai.noise.Noise:
 
 
 def lead_chance(noise: dpbai.noise.Noise, leads: np.ndarray) -> np.ndarray:
-    """Return P(lead + N - N' < 0), and half where it is 0 without noise."""
+    """Return P(lead + N - N' < 0); without noise, 1/2 for a lead of 0."""
     if isinstance(noise, dpbai.NoNoise):
         near = np.abs(leads) < 1e-12
         return np.where(near, 0.5, (leads < 0) * 1.0)
@@ -76,7 +76,7 @@ def lead_chance(noise: dpbai.noise.Noise, leads: np.ndarray) -> np.ndarray:
 
 
 def outcomes(law: dpbai.rewards.RewardLaw, pulls: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means of two-valued rewards and their chances."""
+    """Return the possible means of two-valued rewards, and their probabilities."""
     values, shares = atoms(law)
     if values.size == 1:
         return values, shares
@@ -96,7 +96,7 @@ def by_all_outcomes(rewards: list, pulls: int, noise: dpbai.noise.Noise) -> floa
 
 
 def routes(policy: OnePhase, instance: dpbai.Instance, best: int) -> dict[str, float]:
-    """Return what each route that applies to two arms says."""
+    """Return the error of two arms by each method that applies."""
     phase, rewards = policy.plan, instance.laws
     weights = np.array([1.0, -1.0]) * (1 if best == 0 else -1)
     terms = independent_terms(phase, instance)
@@ -141,7 +141,7 @@ def test_all_routes_to_the_error_of_two_arms_agree(kind, second, one, other, pul
     try:
         found["exact_error"] = dpbai.exact_error(policy, instance)
     except NotExactError:
-        # What has two values and one spacing, or is smooth and has noise, is never refused.
+        # Two-valued rewards with the same step are never refused.
         assert "by_lattice" not in found
     for (name, value), (again, expected) in product(found.items(), repeat=2):
         if max(value, expected) > 1e-200:
@@ -173,8 +173,8 @@ def test_bounds_and_exact_errors_of_more_arms_agree(kind, means, pulls, noise):
 
 
 @pytest.mark.parametrize("deviation", [2e-4, 5e-5])
-def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
-    """Five pulls each: by the law of sums of five uniforms, up to the noise's own part."""
+def test_no_value_of_the_best_arm_is_missed_if_the_noise_is_narrow(deviation):
+    """The expected error is that without noise, by the law of the sum of five uniforms."""
     instance = laws(dpbai.Uniform(0.25), dpbai.Bernoulli(0.5), dpbai.Uniform(0.01))
     policy = one_phase((5, 5, 5), dpbai.Gaussian(deviation))
     above_two, above_four = 1 - (2**5 - 5) / 120, 1 / 120
@@ -191,8 +191,8 @@ def test_no_value_of_the_best_arm_is_overlooked_where_noise_is_thin(deviation):
         ((0.5, 0.02), 20, 1e-9),
     ],
 )
-def test_what_rounding_errors_hide_is_refused(means, pulls, rtol):
-    """Exponents of 1e5 and more leave no digit of what differs: it was 0, or 200 times too large.
+def test_errors_hidden_by_rounding_are_refused(means, pulls, rtol):
+    """Regression: with exponents above 1e5 the result was 0, or 200 times too large.
 
     With n pulls each and w, the ratio of the means, below 1/n, the error is w^n E[(V_1 + .. +
     V_n)^n] / n!, with V uniform on [0, 1]: w^n n! S(2n, n) / (2n)!, S of the second kind.
@@ -218,16 +218,16 @@ def test_uniform_rewards_of_mean_zero_are_certain():
     assert found == dpbai.exact_error(policy, laws(dpbai.Empirical([0.0]), *others))
 
 
-def test_events_without_a_chance_have_bounds():
+def test_impossible_events_have_bounds():
     instance = laws(*(dpbai.Uniform(mean) for mean in (0.1, 0.5, 0.01)))
     policy = one_phase((4000, 4000, 4000), dpbai.Laplace(5e-6))
     low, high = dpbai.error_bounds(policy, instance)
     assert low == 0.0
-    assert 1e-250 * (1 - 1e-9) <= high < 1e-249  # where errors are below, it may be anything
+    assert 1e-250 * (1 - 1e-9) <= high < 1e-249  # it is at least 1e-250
 
 
 @given(st.sampled_from([-1e-12, 1 + 1e-12, -1.0, 2.0, math.nan, math.inf]))
-def test_what_lies_beyond_the_ends_is_refused(mean):
+def test_parameters_outside_their_ranges_are_refused(mean):
     for law in (dpbai.Bernoulli, dpbai.Beta):
         with pytest.raises(ValueError, match="mean"):
             law(mean)
