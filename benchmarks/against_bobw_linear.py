@@ -1,12 +1,13 @@
 """OD-LinBAI by `simulate`, against the public implementation in the repository bobw_linear.
 
-That is the code that goes with "A/B Testing and Best-arm Identification for Linear Bandits with
-Robustness to Non-stationarity", on GitHub as FFTypeZero/bobw_linear; no part of this project:
+The latter is the code of "A/B Testing and Best-arm Identification for Linear Bandits with
+Robustness to Non-stationarity", on GitHub as FFTypeZero/bobw_linear. It is not part of this
+project.
 
     python benchmarks/against_bobw_linear.py CHECKOUT
 
-runs it as it is on the paper's instance of Sec. 5, a reward at a time, and prints the time of one
-trial of each, their ratio, and how often each finds the best arm.
+runs it unchanged on the paper's instance of Sec. 5, one reward at a time, and prints the time of
+one trial of each, their ratio, and how often each finds the best arm.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main(checkout: Path) -> None:
 
     rows = []
     for budget in BUDGETS:
-        np.random.seed(0)  # noqa: NPY002  (theirs draws from the global state)
+        np.random.seed(0)  # noqa: NPY002  (their code uses the global state)
         start = process_time()
         answers = [OD_LinBAI(features, budget, reward).run() for _ in range(THEIR_TRIALS)]
         theirs = (process_time() - start) / THEIR_TRIALS

@@ -1,11 +1,12 @@
-"""`simulate` against bare draws of its binomials, uniforms and Laplace variates.
+"""`simulate` against drawing its binomial, uniform and Laplace variates alone.
 
-10^5 trials of one-phase policies on the instance of Sec. 5. The floor draws the same numbers with
-the same generator, in blocks that stay in the cache, and does nothing with them. With 199 pulls of
-an arm rewards are drawn one by one, with 4999 by their bits; Bernoulli rewards need one binomial.
-OD-LinBAI with Bernoulli rewards is the hardest: its floor is two binomials a trial and no noise, to
-compute and compare thirty estimates would cost about as much, and to plan takes a tenth of it.
-Where two coordinates are released only a few arms can win, so the target is lower there.
+The cases are 10^5 trials of one-phase policies on the instance of Sec. 5. The floor draws the same
+numbers with the same generator, in blocks that fit into the cache, and discards them. With 199
+pulls of an arm, rewards are drawn one by one; with 4999, their sum is drawn bit by bit. Bernoulli
+rewards need one binomial. OD-LinBAI with Bernoulli rewards is the hardest case: its floor is two
+binomials per trial without noise, computing and comparing thirty estimates would cost about as
+much, and planning takes a tenth of that. If two coordinates are released, only a few arms can win,
+so the target is lower than for Baseline.
 """
 
 from functools import partial
@@ -23,7 +24,7 @@ OTHERS = 1.5
 
 
 def floor(phase: dpbai.Phase, instance: dpbai.Instance, rng: np.random.Generator) -> None:
-    """Draw what one phase needs, and drop it."""
+    """Draw the random numbers of one phase and discard them."""
     for arm, pulls in zip(phase.pulled, phase.pulls, strict=True):
         law = instance.laws[arm]
         if isinstance(law, dpbai.Bernoulli):

@@ -1,7 +1,8 @@
-"""Against one pull at a time (`plain_loop`) at T = 10^5, per trial: target, 10000 times faster.
+"""`simulate` against one pull at a time (`plain_loop`) at T = 10^5; target: 10000 times faster.
 
-The loop is what one writes first with NumPy: `rng.uniform(0, 2 * mean)` for each pull. In the last
-row rewards come from the standard library instead, about the fastest that a loop in Python gets.
+The loop is a straightforward one with NumPy, `rng.uniform(0, 2 * mean)` for each pull. In the last
+row, rewards come from the standard library instead, which makes the loop about as fast as possible
+in Python.
 """
 
 import random

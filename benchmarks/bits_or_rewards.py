@@ -1,4 +1,7 @@
-"""From how many pulls on a sum of uniforms is cheaper by its bits (`rewards._DIRECT_BELOW`)."""
+"""The number of pulls from which a sum of uniforms is drawn faster bit by bit than by rewards.
+
+The library's threshold is `rewards._DIRECT_BELOW`.
+"""
 
 from functools import partial
 
@@ -31,7 +34,7 @@ def main() -> None:
         chosen = "rewards" if pulls < threshold else "bits"
         per_sum = [1e6 * s / TRIALS for s in seconds.values()]
         rows.append((pulls, *per_sum, per_sum[0] / per_sum[1], chosen))
-    table(("pulls", "us by rewards", "us by bits", "ratio", "the library takes"), rows)
+    table(("pulls", "us by rewards", "us by bits", "ratio", "the library uses"), rows)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """DPDesign against DP-BAI on a grid of instances, the worst cells first.
 
-Eleven families of arms, two or three shapes each; T from the least that DP-BAI takes to 10^5;
-epsilon from 0.05 to 10; Bernoulli rewards. Cells that a few trials do not settle get more. Prints
-the worst cells, the mean difference of each family, and how often each number of phases was chosen.
-Where the last phase may pull any arm, `survivors` is the success of the policy without that
-candidate.
+There are eleven families of arms, with one to three shapes each, T from the least budget of DP-BAI
+to 10^5, epsilon from 0.05 to 10, and Bernoulli rewards. Cells that a few trials do not decide get
+more trials. The script prints the worst cells, the mean difference for each family, and how often
+each number of phases was chosen. If the last phase may pull any arms, `survivors` is the success
+rate of the policy without that candidate.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from timing import table
 
 import dpbai
 
-BUDGETS, EPSILONS = (0, 300, 1500, 10**5), (0.05, 0.2, 1, 10)  # 0: the least that DP-BAI takes
-FEW, MANY = 300, 6000
-SETTLED = 0.05
+BUDGETS, EPSILONS = (0, 300, 1500, 10**5), (0.05, 0.2, 1, 10)  # 0: the least budget of DP-BAI
+FEW, MANY = 300, 6000  # trials
+DECIDED = 0.05  # lead after a few trials that needs no more trials
 
 
 def scaled(arms: np.ndarray, theta: np.ndarray) -> dpbai.Instance:
@@ -37,18 +37,18 @@ def scaled(arms: np.ndarray, theta: np.ndarray) -> dpbai.Instance:
 
 
 def without_structure(means: np.ndarray) -> dpbai.Instance:
-    """Return arms of which none tells of another."""
+    """Return arms whose features are unit vectors, so that no arm is informative on another."""
     return dpbai.Instance(np.eye(len(means)), means, rewards=dpbai.Bernoulli)
 
 
 def sec5(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:  # noqa: ARG001
-    """Return Sec. 5 of the paper, with Bernoulli rewards."""
+    """Return the instance of Sec. 5 of the paper, with Bernoulli rewards."""
     paper = dpbai.synthetic(seed=rng)
     return dpbai.Instance(paper.features, paper.theta, rewards=dpbai.Bernoulli)
 
 
 def uniform(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:
-    """Draw features uniform on the cube, the best arm in its middle at 0.8, the next at 0.7."""
+    """Draw features uniform on the cube; the best mean is 0.8, the next 0.7."""
     features, theta = rng.uniform(size=(arms, dimension)), np.full(dimension, 1 / dimension)
     features *= 0.7 / (features[1:] @ theta).max()
     features[0] = 0.8
@@ -78,7 +78,7 @@ def clustered(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Inst
 
 
 def one_hot(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:
-    """Cross two factors, one-hot, and a constant: of rank one less than there are levels."""
+    """Cross two one-hot factors, with a constant; the rank is the number of levels minus one."""
     first = dimension // 2
     second = arms // first
     levels = np.kron(np.eye(first), np.ones((second, 1))), np.tile(np.eye(second), (first, 1))
@@ -91,17 +91,17 @@ def spread(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instanc
 
 
 def close_second(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:  # noqa: ARG001
-    """Return arms without structure, 0.6 against 0.55, the others at 0.3."""
+    """Return arms without structure, with means 0.6, 0.55 and otherwise 0.3."""
     return without_structure(np.array([0.6, 0.55, *[0.3] * (arms - 2)]))
 
 
 def equal_seconds(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:  # noqa: ARG001
-    """Return arms without structure, 0.6 against 0.5 many times."""
+    """Return arms without structure, with one mean 0.6 and all others 0.5."""
     return without_structure(np.array([0.6, *[0.5] * (arms - 1)]))
 
 
 def shelf(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:
-    """Return linear features, 0.65 against 0.5 many times."""
+    """Return arms with normal features, one mean 0.65 and all others 0.5."""
     vectors = rng.normal(size=(arms, dimension - 1))
     vectors[:, 0] = 0
     vectors[0, 0] = 1
@@ -111,7 +111,7 @@ def shelf(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance
 
 
 def non_negative(arms: int, dimension: int, rng: np.random.Generator) -> dpbai.Instance:
-    """Draw unit vectors with non-negative entries, all at least 0.1 below the best."""
+    """Draw unit vectors with non-negative entries, all means at least 0.1 below the best."""
     vectors = np.abs(rng.normal(size=(12 * arms, dimension)))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     best = vectors[0]
@@ -135,7 +135,7 @@ SHAPES: dict[Callable[..., dpbai.Instance], list[tuple[int, int]]] = {
 
 
 class Survivors(dpbai.DPDesign):
-    """DPDesign whose phases pull active arms only."""
+    """DPDesign whose phases pull only active arms."""
 
     _anywhere = 0.0
 
@@ -144,7 +144,7 @@ Cell = tuple[Callable[..., dpbai.Instance], int, int, int, float]
 
 
 def least(features: np.ndarray) -> int:
-    """Return the least budget that DP-BAI takes."""
+    """Return the least budget of DP-BAI."""
     try:
         dpbai.DPBAI(features, budget=1, epsilon=1)
     except ValueError as error:
@@ -165,7 +165,7 @@ def run(cell: Cell, seed: int = 0) -> tuple[object, ...]:
             for policy in (ours, theirs)
         )
         lead = a.success_rate - b.success_rate
-        if lead > SETTLED or a.interval(0.999)[0] > b.interval(0.999)[1]:
+        if lead > DECIDED or a.interval(0.999)[0] > b.interval(0.999)[1]:
             break
     survivors = None
     if ours.timetable.anywhere:
@@ -182,7 +182,7 @@ def run(cell: Cell, seed: int = 0) -> tuple[object, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=9, help="run one cell of so many (default 9)")
+    parser.add_argument("--every", type=int, default=9, help="run only every n-th cell, default 9")
     parser.add_argument("--seed", type=int, default=0, help="which draw of the instances")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--csv", help="file for all cells: `book/data/design_grid.csv`")

@@ -1,7 +1,7 @@
-"""Points of Figure 1 exactly: one (T = 400, epsilon = 0.5), then all 264 of the paper's study.
+"""Exact points of Figure 1: one (T = 400, epsilon = 0.5), then all 264 of the paper's study.
 
-For each policy: the success probability, its time in units of DP-BAI's, and in units of 1000
-simulated trials. A simulation of 1000 trials has a standard error of up to 0.016; the exact
+For each policy, the first table has the success probability, and its time in units of DP-BAI's and
+of 1000 simulated trials. A simulation of 1000 trials has a standard error of up to 0.016; the exact
 probability has a relative error of 1e-9.
 """
 

@@ -1,6 +1,6 @@
-"""A trial of a billion pulls costs what one of ten thousand does: target, at most 2 times.
+"""The time of a trial against the budget; target: at most 2 times that at T = 10^4.
 
-1000 trials of DP-BAI on the instance of Sec. 5.
+Each time is that of 1000 trials of DP-BAI on the instance of Sec. 5.
 """
 
 from functools import partial

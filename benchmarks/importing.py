@@ -1,7 +1,7 @@
-"""What `import dpbai`, a policy and the command line's help cost, against NumPy and SciPy alone.
+"""The time of `import dpbai`, of a policy and of the command line's help, against NumPy and SciPy.
 
-Each is the CPU time of a fresh interpreter, less that of an empty one; the last column is its ratio
-to importing what any such library needs.
+Each time is the CPU time of a new interpreter, minus that of one that does nothing. The last column
+is its ratio to the time of importing NumPy and the parts of SciPy that the library needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CODE = {
 
 
 def seconds(code: str) -> float:
-    """Return the CPU seconds of a fresh interpreter that runs some code."""
+    """Return the CPU seconds of a new interpreter that runs some code."""
     before = os.times()
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
     after = os.times()

@@ -1,4 +1,4 @@
-"""Peak memory, each case in a process of its own: target, below 1 GiB."""
+"""Peak memory, each case in a separate process; target: below 1 GiB."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
-"""DP-Design beside its peers, private and not, and beside an oracle that knows the means.
+"""DP-Design, other policies, private and not, and an oracle that knows the means.
 
-Prints one row for each policy, instance and epsilon, as comma-separated values: those that the
-chapter on DP-Design shows (`book/data/peers.csv`). Bernoulli rewards but for the last instance,
-4000 trials; 1000 for generalised successive elimination, whose plans take long.
+Prints one row for each policy, instance and epsilon, as comma-separated values, which the chapter
+on DP-Design shows (`book/data/peers.csv`). Rewards are Bernoulli except in the last instance. There
+are 4000 trials, but 1000 for generalised successive elimination, which is slow to plan.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def least_squares(
     keep: int,
     epsilon: float = inf,
 ) -> dpbai.Phase:
-    """Return a phase of one batch, with sums released, decoded by weighted least squares."""
+    """Return a phase that releases sums and decodes them by weighted least squares."""
     vectors, pulled = features[list(active)], np.flatnonzero(pulls)
     n = pulls[pulled].astype(float)
     rows = vectors[pulled] * n[:, None]
@@ -70,10 +70,10 @@ class GBAI:
 
 
 def g_bai(instance: dpbai.Instance, budget: int, trials: int, seed: int) -> int:
-    """Return in how many runs G-BAI (Xiong et al., 2024) is right.
+    """Return the number of runs in which G-BAI (Xiong et al., 2024) finds the best arm.
 
-    It draws each arm from the G-optimal design, and weights rewards by the design instead of by how
-    often the arms were drawn. Only for rewards of 0 or 1.
+    It draws each arm from the G-optimal design, and weights rewards by the design instead of by the
+    numbers of draws. Only for rewards of 0 or 1.
     """
     rng, arms = np.random.default_rng(seed), instance.features
     shares = dpbai.g_optimal_design(arms).weights
@@ -100,7 +100,7 @@ class SuccessiveElimination:
 
 @dataclass(frozen=True)
 class Oracle:
-    """One batch whose pulls are best for the true means, by the normal approximation."""
+    """One batch with the best pulls for the true means, by the normal approximation."""
 
     instance: dpbai.Instance
     budget: int
@@ -108,7 +108,7 @@ class Oracle:
 
     @property
     def features(self) -> np.ndarray:
-        """Feature vectors, as the instance has them."""
+        """Feature vectors of the instance."""
         return self.instance.features
 
     def phase(self, index: int, active: Sequence[int]) -> dpbai.Phase:
@@ -134,7 +134,7 @@ class Oracle:
         return shares / shares.sum()
 
     def errors(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the summed normal tails of all rivals, and their slopes by the logs of shares."""
+        """Return the sum of the rivals' normal tails, and its gradient in the logs of shares."""
         shares = np.exp(logs - logs.max())
         shares /= shares.sum()
         shares = np.maximum(shares, 1e-12)
@@ -167,7 +167,7 @@ def soare(dimension: int, omega: float) -> dpbai.Instance:
 
 
 def instances() -> dict[str, dpbai.Instance]:
-    """Return the instances by the names that the chapter prints."""
+    """Return the instances, with the names that the chapter prints."""
     paper = dpbai.synthetic(seed=0)
     return {
         "uniform, K = 60, d = 8": uniform(60, 8, seed=8),
@@ -184,7 +184,7 @@ Maker = Callable[[dpbai.Instance, int, float], dpbai.Policy]
 
 
 def given(policy: Callable[..., dpbai.Policy]) -> Maker:
-    """Return the maker of a policy of the library."""
+    """Return a function that makes a policy of the library."""
     return lambda instance, budget, epsilon: policy(
         instance.features, budget=budget, epsilon=epsilon
     )
@@ -209,11 +209,11 @@ MAKERS: dict[str, tuple[Maker, tuple[float, ...], int]] = {
         FEW,
     ),
 }
-"""What makes a policy of an instance, a budget and epsilon; at which epsilons; how many trials."""
+"""For each policy, the function that makes it, the values of epsilon and the number of trials."""
 
 
 def results(budgets: Sequence[int], only: str | None) -> Iterator[tuple[Any, ...]]:
-    """Yield what each row of the table is about, its number of trials, and its runs."""
+    """Yield the rows of the table."""
     for budget, (name, (make, epsilons, trials)) in product(budgets, MAKERS.items()):
         for epsilon, (kind, instance) in product(epsilons, instances().items()):
             if only in (None, name):

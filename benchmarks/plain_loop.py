@@ -1,8 +1,9 @@
-"""The policies of the paper, one pull at a time: a yardstick for speed, an oracle for tests.
+"""The policies of the paper, one pull at a time: a reference for speed, and an oracle for tests.
 
-Written from the pseudo-code (Algorithms 1 and 2, Sec. 5, App. DP-OD; OD-LinBAI from Yang and Tan,
-NeurIPS 2022) and slow on purpose: each reward is drawn by itself, a Max-Det collection is found by
-trying all subsets, a G-optimal design by multiplicative updates. Nothing here comes from `dpbai`.
+They are written from the pseudo-code (Algorithms 1 and 2, Sec. 5, App. DP-OD; OD-LinBAI from Yang
+and Tan, NeurIPS 2022) and deliberately simple: each reward is drawn separately, Max-Det collections
+are found by trying all subsets, and G-optimal designs by multiplicative updates. Nothing is
+imported from `dpbai`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Run:
         return sum(sum(phase.values()) for phase in self.pulls)
 
     def mean_of(self, arm: int, times: int, pull: Pull) -> float:
-        """Pull an arm so many times, one by one, and return the mean reward."""
+        """Pull an arm `times` times, one by one, and return the mean reward."""
         total = 0.0
         for _ in range(times):
             total += pull(arm)
@@ -58,7 +59,7 @@ def sizes(arms: int, dimension: int) -> tuple[list[int], int]:
     def reached(beta: float) -> bool:
         return beta ** math.log(dimension) >= arms - target - 1e-9
 
-    # The infimum by bisection; without an upper end (d = 1, K > 2) it is infinite.
+    # The infimum, by bisection; if no beta is large enough (d = 1, K > 2), it is infinite.
     if reached(2):
         lam = 2.0
     elif dimension == 1:
@@ -80,7 +81,7 @@ def sizes(arms: int, dimension: int) -> tuple[list[int], int]:
 
 
 def cost_at_most(usable: int, s: Sequence[int], dimension: int, pull_all: bool) -> int:
-    """Return the most that phases can cost in all, whatever the ranks of their active arms."""
+    """Return the largest total cost of the phases over all ranks of their active arms."""
     phases = len(s) - 1
     worst = 0
     for size in s[:-1]:
@@ -185,7 +186,7 @@ class ODLoop:
                 break
             weights *= variances / rank
         weights[weights < 1e-4] = 0
-        # Less a hair, so that 1/2 plus rounding times 20 is not rounded up to 11.
+        # Reduced slightly, so that 20 times (1/2 plus a rounding error) is not rounded up to 11.
         return vectors, np.ceil(weights / weights.sum() * self.per_phase - 1e-6).astype(int)
 
     def run(self, pull: Pull, rng: np.random.Generator) -> Run:

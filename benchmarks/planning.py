@@ -1,8 +1,9 @@
 """Planning with 10^4 arms in 16 dimensions: a policy and its first phase, against one pivoted QR.
 
-The first phase of DP-BAI is its dearest: a Max-Det search over all arms, and a decoder for each.
-That of DPDesign chooses the phases, too; its target is ten swap searches. Then a search for the
-least budget of two arms, against one exact error: every smaller plan is decided, too.
+The first phase of DP-BAI is the most expensive: a Max-Det search over all arms, and a decoder for
+each. The first phase of DPDesign includes the choice of phases; its target is ten swap searches.
+The second table has searches for the least budget of two arms, in units of one exact error
+probability. Such a search also decides every smaller plan.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def search(gap: float) -> tuple[float, int, float, float, int]:
-    """Return what a search for the least budget with an error of 0.05 costs."""
+    """Return the cost of a search for the least budget with an error probability of 0.05."""
     arms = dpbai.two_armed(gap=gap, means="in-range")
 
     def make(budget: int) -> dpbai.Policy:

@@ -1,13 +1,14 @@
-"""Policies on arms whose means are real, or off from linear ones: success and loss with intervals.
+"""Success and loss of policies on arms whose means are real, or synthetic and not linear.
 
 Real arms are those of `book/data/reactions.csv` and `lectures.csv` (`book/data/README.md` has the
-sources); the full table is taken as the truth. Made tables have linear means between 0.2 and 0.8,
-plus deviations of standard deviation tau, new ones in each table; no policy knows tau. Compared are
-DPDesign as it is, with other misfits, without one, with an infinite one, and DP-BAI.
+sources); the full table is taken as the truth. Synthetic tables have linear means between 0.2 and
+0.8 plus deviations with standard deviation tau, which are drawn for each table; no policy knows
+tau. The policies are DPDesign with its default misfit, with other misfits including 0 and infinity,
+and DP-BAI.
 
-Prints a row for each policy and cell, as comma-separated values. `half` belongs to the 95 %
-interval of the success rate. `book/data/misfit.csv` holds those of the reactions and of the made
-tables, of these not those of misfit 0.06.
+Prints a row for each policy and cell, as comma-separated values. `half` is half the width of the
+95 % interval of the success rate. `book/data/misfit.csv` holds the rows for the reactions and for
+synthetic tables, the latter without those of misfit 0.06.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from design_grid import correlated, one_hot, scaled, sphere
 import dpbai
 
 DATA = Path(__file__).parents[1] / "book" / "data"
-# The features, by whether they are numbers, and the answers from the worst to the best.
+# Whether each feature is a number, and the answers from the worst to the best.
 REAL = {
     "reactions": ({"behaviour": False, "scene": False, "mode": False}, "no perhaps yes"),
     "lectures": ({"department": False, "service": False, "age": True}, "1 2 3 4 5"),
@@ -54,7 +55,7 @@ HEADER = ("source", "tau", "budget", "epsilon", "policy", "success_rate", "half"
 
 
 def real(name: str) -> dpbai.Instance:
-    """Return the arms of a table, with indicators of the words of each feature."""
+    """Return the arms of a table, with dummy variables for features that are not numbers."""
     numbers, answers = REAL[name]
     with (DATA / f"{name}.csv").open() as lines:
         rows = list(csv.DictReader(lines))
@@ -73,7 +74,7 @@ def real(name: str) -> dpbai.Instance:
 
 @dataclass(frozen=True)
 class Source:
-    """Tables of which some have the same features: `groups` of instances."""
+    """Tables of arms; `groups` are lists of instances with the same features."""
 
     groups: list[list[dpbai.Instance]]
 
@@ -92,8 +93,8 @@ class Source:
         return tuple(np.array([(run.within(1e-9), run.regret) for run in runs]).T)
 
 
-def made(family: str, tau: float, groups: int, tables: int, seed: int) -> Source:
-    """Return tables with means that are off from linear ones, kept in [0, 1]."""
+def synthetic(family: str, tau: float, groups: int, tables: int, seed: int) -> Source:
+    """Return tables with means that are not linear, clipped to [0, 1]."""
     make, arms, dimension = FAMILIES[family]
     source = []
     for group in range(groups):
@@ -124,15 +125,15 @@ def compared(name: str, tau: float, source: Source, cell: tuple[int, float], tri
 
 
 def main() -> None:
-    """Print the rows of real arms, or of made tables."""
+    """Print the rows for real arms or for synthetic tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", choices=[*REAL, *FAMILIES])
     parser.add_argument("tau", nargs="*", type=float, default=[0, 0.02, 0.05, 0.1])
-    parser.add_argument("--trials", type=int, help="a table: 1000 of real arms, 50 of made ones")
+    parser.add_argument("--trials", type=int, help="per table; default: 1000, or 50 if synthetic")
     parser.add_argument("--groups", type=int, default=1, help="draws of features")
-    parser.add_argument("--tables", type=int, default=10, help="for each of them")
+    parser.add_argument("--tables", type=int, default=10, help="tables for each draw of features")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     csv.writer(sys.stdout, lineterminator="\n").writerow(HEADER)
@@ -142,7 +143,7 @@ def main() -> None:
             compared(given.source, nan, table, cell, given.trials or 1000)
             continue
         for tau in given.tau:
-            source = made(given.source, tau, given.groups, given.tables, given.seed)
+            source = synthetic(given.source, tau, given.groups, given.tables, given.seed)
             compared(given.source, tau, source, cell, given.trials or 50)
 
 

@@ -1,7 +1,7 @@
-"""The swap search of `max_det`: its time, and how close its volume comes to the largest.
+"""The swap search of `max_det`: its time, and how close its volume is to the largest.
 
-Time: at K = 10^4, d = 16, against one column-pivoted QR decomposition of the same matrix plus one
-solve; target, at most 10 times. Volume: ratio to the exact search, on sets small enough for that.
+The time is compared with one column-pivoted QR decomposition of the same matrix plus one solve; the
+target is at most 10 times. The volume is compared with that of an exact search, on small sets.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ TARGET = 10
 
 
 def decomposition(vectors: np.ndarray) -> None:
-    """Decompose and solve: the least that any search must do."""
+    """Decompose and solve, the minimum that any search requires."""
     basis = linalg.qr(vectors.T, mode="r", pivoting=True)[1][: vectors.shape[1]]
     np.linalg.solve(vectors[basis].T, vectors.T)
 

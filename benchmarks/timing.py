@@ -1,4 +1,4 @@
-"""Timing of a few functions against each other, in one run."""
+"""Timing of several functions against each other in one run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from time import process_time
 
 
 def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
-    """Return the median seconds of each call; all of them once in each of so many rounds.
+    """Return the median seconds of each call over `repeats` rounds, each with all calls once.
 
-    Times are those of this process's CPU, and rounds are interleaved, so that other work on the
-    machine weighs on all of them alike. Read ratios, not seconds. Each call is made once before.
+    Times are CPU times of this process. Since calls are interleaved, other work on the machine
+    affects all of them alike, so that ratios are meaningful and seconds are not. Each call is made
+    once before.
     """
     for call in calls.values():
         call()

@@ -102,7 +102,7 @@ def blas_threads() -> set[int]:
 @pytest.mark.parametrize(
     ("where", "what"),
     [
-        ("dpbai.beyond.private.Game.play", dpbai.private_design),
+        ("dpbai.beyond.private.Minimax.solve", dpbai.private_design),
         ("dpbai.beyond.dp_design.Posterior.decoder", dpbai.DPDesign),
         ("dpbai.beyond.rehearsal.Rehearsal.choice", dpbai.DPDesign),
         ("dpbai.g_optimal._exchange", dpbai.g_optimal_design),

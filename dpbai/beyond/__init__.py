@@ -1,13 +1,14 @@
-"""What the book adds to the paper: policies, designs for them, searches, checks of linearity.
+"""What the book adds to the paper: policies, designs, bounds, searches, checks of linearity.
 
-`DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error. `DPDesign` pulls
-by a design for private estimates, `private_design`, and plans its phases by a rehearsal on made-up
-arms. `upper_bound` is the theorem that a policy has, or else `path_bound`, which bounds the error
-of any policy along all paths of its plans; `joint_bound` is Theorem 4.2 with better constants.
-`smallest_budget` and `smallest_epsilon` find what a given error needs; `gaps` makes instances in
-which the best arm leads by a given gap; `linearity` compares two estimates of the same means, and
-names the arms that no linear means make the best. Nothing here is in the paper, or knows of real
-rewards.
+`DPHalving` is OD-LinBAI with noise on sums of rewards, with a bound on its error probability.
+`DPDesign` divides pulls by a design for private estimates, `private_design`, and chooses its phases
+by simulation on synthetic arms. `upper_bound` returns the bound of a policy's own theorem, or else
+`path_bound`, which bounds the error probability of any policy along all paths of its plans.
+`joint_bound` is Theorem 4.2 with better constants. `smallest_budget` and `smallest_epsilon` find
+the budget or epsilon that a given error probability requires. `gaps` constructs means in which the
+best arm leads by a given gap. `linearity` compares two estimates of the same means, and finds the
+arms that are not the best under any linear means. Nothing here is in the paper, and no function
+uses real rewards.
 """
 
 from dpbai.beyond.dp_design import DPDesign

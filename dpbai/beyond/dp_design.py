@@ -1,19 +1,19 @@
-"""DPDesign: few phases, noise in the design, and nothing forgotten.
+"""DPDesign, a private policy with few phases whose estimates use all releases so far.
 
-The book's own policy. It releases private sums of rewards, divides pulls by `private_design`, and
-estimates by generalised least squares from all releases so far.
+This is the book's own policy. It releases private sums of rewards, divides pulls by
+`private_design`, and estimates means by generalised least squares from all releases so far.
 
 Means need not be linear: mean_i = a_i' theta + delta_i, with theta free and independent delta_i of
 standard deviation tau (`misfit`). Let w_i be the precision with which the first phase observes arm
-i, 0 if it does not pull it. Given theta, its observation predicts delta_i with the factor
-1 - f_i, f_i = 1 / (1 + tau^2 w_i). So that phase knows theta with information sum f_i w_i a_i a_i',
-and leaves
+i, 0 if it does not pull it. Given theta, the observation predicts delta_i with the factor 1 - f_i,
+where f_i = 1 / (1 + tau^2 w_i). So the first phase has information sum f_i w_i a_i a_i' on theta,
+and afterwards
 
     mean_i = estimate_i + f_i a_i' x + tau f_i^(1/2) z_i,
 
-with x the error of theta and z_i independent of it, of variance 1. Later phases are then least
-squares with the vectors (f_i a_i, tau f_i^(1/2) e_i) and prior information; with tau = 0 they are
-those with the vectors a_i.
+where x is the error of the estimate of theta, and z_i is independent of it with variance 1. Later
+phases are then least squares with the vectors (f_i a_i, tau f_i^(1/2) e_i) and prior information.
+With tau = 0 the vectors are a_i.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from dpbai.ranking import ROUNDING, sorted_rows
 from dpbai.scaling import Span
 from dpbai.schedule import enough
 
-MISFIT = 0.04  # by default, with few pulls or much noise; see Notes of `DPDesign`
-_MOST_MISFIT, _CAUTION = 0.06, 0.0055
-_MOST_ARMS = 256  # that a first phase pulls equally often
-_WORTH = 0.01  # what pulls of other arms must take off a variance
-_PULLS_TO_AN_ARM = 10
-_LEAST = 1e-100
-_SMALL = 1e-6  # of the lead: so far all others stay behind two arms that alone can lead
-_MOST_PHASES = 64  # a plan decodes what all before it released
+# The default misfit is _MISFIT_FACTOR times the root of an arm's precision, between two limits.
+MISFIT, _LARGEST_MISFIT, _MISFIT_FACTOR = 0.04, 0.06, 0.0055
+_MOST_EQUAL = 256  # arms that a first phase may pull equally often
+_GAIN = 0.01  # relative decrease of a variance for which other arms are pulled
+_PULLS_PER_ARM = 10  # least budget per arm at which the last phase may pull other arms
+_MARGIN = 1e-6  # by which the estimates of all others stay behind the two that can be the best
+_MOST_PHASES = 64  # each plan decodes the releases of all earlier phases
+_LEAST = 1e-100  # keeps denominators positive
 
 Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
 
@@ -64,8 +64,8 @@ Plan = tuple[tuple[int, ...], tuple[int, ...], FloatArray]
 class Posterior:
     """Estimates of the means of some arms: mean_i = vector_i' x, with information on x.
 
-    `releases` has, for each release so far, a matrix L of shape (q, coordinates) and precisions p:
-    x is estimated by information^-1 sum of L @ (p * release).
+    `releases` holds, for each release so far, a matrix L of shape (q, coordinates) and precisions
+    p. The estimate of x is information^-1 times the sum of L @ (p * release).
     """
 
     arms: tuple[int, ...]
@@ -79,7 +79,7 @@ class Posterior:
         return np.asarray(self.vectors[[self._places[arm] for arm in arms]])
 
     def observation(self, plan: Plan) -> tuple[FloatArray, FloatArray]:
-        """Return the linear functions of x that a release observes, and the precision of each."""
+        """Return the linear functions of x that a release observes, and their precisions."""
         pulled, pulls, release = plan
         variance = release**2 @ (1 / (4 * np.array(pulls))) + self.noise_ratio / 4
         return release @ self.vectors_of(pulled), 1 / variance
@@ -91,13 +91,13 @@ class Posterior:
         self.releases.append((rows.T, precision))
 
     def variance(self, plan: Plan, pair: Sequence[int]) -> float:
-        """Return the variance of the contrast of two arms if a plan is executed."""
+        """Return the variance of the contrast of two arms after a plan is executed."""
         one, other = self.vectors_of(pair)
         both = self.information + _information(*self.observation(plan))
         return float((one - other) @ _inverse(both) @ (one - other))
 
     def decoder(self, arms: Sequence[int]) -> FloatArray:
-        """Return the matrix that makes estimated means of all releases."""
+        """Return the matrix that maps all releases to estimated means."""
         estimated = self.vectors_of(arms) @ _inverse(self.information)
         return np.hstack([estimated @ linear * precision for linear, precision in self.releases])
 
@@ -108,76 +108,80 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class DPDesign:
-    """DPDesign: eliminate arms on least squares of all private sums so far; epsilon-private.
+    """DPDesign: eliminate arms by least squares on all private sums so far; epsilon-private.
 
     `features`, `budget` and `epsilon` are those of `DPBAI`.
 
     Parameters
     ----------
     phases : int, optional
-        How many phases there are, at most max(1, K - 1), and 64. By default one to four, see
-        Notes.
+        The number of phases, at most max(1, K - 1) and at most 64. By default it is chosen from one
+        to four; see Notes.
     misfit : float, optional
-        tau, by how much means are expected to differ from linear ones: a standard deviation, in
-        units of the range of the rewards, in [0, 1] or infinite. By default 0.04 to 0.06, see
-        Notes. With 0 means are taken to be linear, with infinity features are ignored, as if they
-        were one-hot. A positive misfit, however small, also admits other candidates than 0 does.
-        The attribute is the number that is used, which `Session` saves and `dataclasses.replace`
-        keeps: ``replace(policy, budget=n, misfit=None)`` has the default for n pulls.
+        tau, the standard deviation by which means are expected to differ from linear ones, in units
+        of the range of the rewards; in [0, 1] or infinite. By default 0.04 to 0.06; see Notes. With
+        0, means are taken to be linear. With infinity, features are ignored, as if they were
+        one-hot. A positive misfit, however small, also admits other timetables than 0 does. The
+        attribute is the number that is used, which `Session` saves and `dataclasses.replace` keeps.
+        For the default at n pulls, write ``replace(policy, budget=n, misfit=None)``.
 
     Notes
     -----
     *Model.* mean_i = a_i' theta + delta_i, with theta free and independent delta_i of mean 0 and
-    standard deviation tau: a linear mixed model. An estimate is the best linear unbiased prediction
-    of a mean. What an arm's own rewards say counts for more, the more there are of them. Where the
-    features have rank K they leave all means free, and tau makes no difference. For two arms all
-    positive values are the same: their features are ignored. With 0 they are used.
+    standard deviation tau: a linear mixed model. Estimates are best linear unbiased predictions of
+    the means. The more rewards of its own an arm has, the more weight they get. If the features
+    have rank K, they do not restrict the means, and tau makes no difference. For two arms, all
+    positive values are equivalent and features are ignored; with 0, features are used.
 
-    tau is not estimated. Private releases say little of it before the budget is spent, and rewards
-    that vary less than they could look like means that are linear. The default depends on w, the
-    precision of an arm's own mean after T/K pulls: it is 0.0055 sqrt(w), rounded to hundredths, but
-    at least 0.04 and at most 0.06. Where noise is large, features are what an answer rests on, and
-    larger misfits cost success; where it is small, caution costs little, and trust in features
-    costs most. On linear means the default loses some thousandths, and on means that are off by up
-    to 0.1 it saves most of what trust would cost; `real_arms` in the book has the measurements.
-    With tau = 0, success falls as the budget grows if means are not linear.
+    tau is not estimated. Private releases contain little information about it before the budget is
+    spent, and if rewards vary less than they could, nonlinear means could look linear. The default
+    is 0.0055 sqrt(w) rounded to two decimals, but at least 0.04 and at most 0.06, where w is the
+    precision of an arm's own mean after T/K pulls. With much noise, the answer depends on features,
+    and larger misfits reduce success. With little noise, a larger misfit costs little, and wrong
+    features cost most. On linear means the default reduces the success rate by a few thousandths.
+    On means that are off by up to 0.1 it avoids most of the loss that tau = 0 has; `real_arms` in
+    the book has the measurements. With tau = 0, success falls as the budget grows if means are not
+    linear.
 
-    *Releases.* Of each pulled arm the sum of the rewards, plus Lap(1/epsilon): one reward moves one
-    sum, by at most 1, which is all that privacy needs. When two arms are left, the difference of
-    their sums can do with one such noise instead of two; it is released if it is more precise. With
-    two arms from the start, estimates are then right up to a constant, the same for both.
+    *Releases.* For each pulled arm, the sum of the rewards plus Lap(1/epsilon) is released. One
+    reward changes one sum, by at most 1, which is all that privacy requires. When two arms are
+    left, the difference of their sums needs one such noise instead of two; it is released if it is
+    more precise. If there are two arms from the start, the estimates are then correct up to a
+    constant that both share.
 
-    *Arms that cannot lead.* Rewards lie in [0, 1], and so do the means. If features span a plane,
-    this may leave two arms that alone can be the best under linear means: so it does on the paper's
-    instance, or if means change along a line with a dose. With `misfit=0`,
-    noise and `phases=None`, the run is then that of two arms: all pulls go into one number that
-    tells them apart, of the rewards of the arms by which it is most precise. It determines no mean:
-    estimates of the two, and of arms on the line through them, are right up to a constant, and
-    those of others lie in between and say nothing. With `phases=1` sums are released.
+    *Arms that cannot be the best.* Rewards lie in [0, 1], and so do the means. If the features span
+    a plane, it can follow that only two arms can be the best under linear means. This holds for the
+    paper's instance, and if means change along a line with a dose. With `misfit=0`, noise and
+    `phases=None`, the run then only compares these two: all pulls contribute to one released
+    number, an estimate of the difference of their means from the arms that make it most precise. It
+    determines no single mean. Estimates of the two arms, and of arms on the line through them, are
+    correct up to a constant; the other estimates lie between those two and have no meaning. With
+    `phases=1`, sums are released instead.
 
-    *Estimates.* Each release is a linear function of the means plus an error of known variance, at
-    most n/4 for the sum of n rewards and 2/epsilon^2 for the noise. Generalised least squares uses
-    those of all phases so far.
+    *Estimates.* Each release is a linear function of the means plus an error with a known bound on
+    its variance: n/4 for the sum of n rewards, and 2/epsilon^2 for the noise. Generalised least
+    squares uses the releases of all phases so far.
 
     *Pulls.* Each phase divides its pulls among its active arms so that the largest variance of a
-    contrast of two of them is small, given what was released before; see `private_design`. The
-    first phase divides them as for linear means or, with a misfit, equally among all arms, if the
-    rehearsal says so; later phases of more than two arms then do the same. In which order the arms
-    are listed changes neither this nor the choice of phases, but for which of equal arms is pulled.
+    contrast of two of them is small, given the earlier releases; see `private_design`. With a
+    misfit, the first phase may instead pull all arms equally often, if this does better in the
+    rehearsal; later phases with more than two arms then do the same. The order of the arms affects
+    neither this nor the choice of phases. It decides only which of several equal arms is pulled.
 
-    The last of two phases may pull any arms, also those that are out, in place of the two that are
-    left: in the proportions in which a combination of their means tells the two apart best
-    (`beyond.contrast`), and their sums are released as this one number, with one noise. `misfit`
-    counts what such arms do not tell of the two.
+    The last of two phases may pull any arms, including eliminated ones, instead of the two that are
+    left. The pulls are divided so that a combination of the arms' means estimates the difference of
+    the two most precisely (`beyond.contrast`), and this combination is released as one number with
+    one noise. `misfit` accounts for the part of the difference that other arms do not determine.
 
-    *Phases.* There is one; or two, which keep 2, 3, 4 or 8 arms after the first; or three, which
-    keep 4 or 6 and then 2; with a misfit also more, up to 32 arms after the first and four phases.
-    The first of several takes 2/5, 3/5 or 4/5 of T, and the others share the rest equally. All
-    these are rehearsed (`beyond.rehearsal`), where a further phase must add at least half a
-    standard error; and two phases of which the last pulls any arms, if they are better than all
-    others. `phases` fixes the number, and leaves sizes and shares to the rehearsal; more phases
-    than are tried otherwise take half of T first, and go from 12 arms (at least one for each phase)
-    to 2 by equal factors.
+    *Phases.* The candidates are one phase; two, which keep 2, 3, 4 or 8 arms after the first; and
+    three, which keep 4 or 6 and then 2. With a misfit there are also some with up to four phases
+    and up to 32 arms after the first. The first of several phases gets 2/5, 3/5 or 4/5 of T, and
+    the others share the rest equally. All candidates are simulated on synthetic arms
+    (`beyond.rehearsal`), where a further phase must increase success by at least half a standard
+    error. One more candidate, two phases of which the last may pull any arms, is chosen only if it
+    is better than all others. `phases` fixes the number of phases, and leaves sizes and shares to
+    the rehearsal. More phases than are tried otherwise get half of T for the first, and sizes that
+    decrease from 12 arms (at least one for each phase) to 2 by equal factors.
     """
 
     features: FloatArray
@@ -208,7 +212,7 @@ class DPDesign:
 
     @property
     def least_budget(self) -> int:
-        """A pull for each arm of a basis, and one for each phase after the first."""
+        """The least budget: a pull for each arm of a basis and for each phase after the first."""
         return max(1, len(self._division.basis)) + (self.phases or 1) - 1
 
     @property
@@ -226,16 +230,16 @@ class DPDesign:
         candidates = list(
             timetables(arms, self.budget, least, self.phases, misfit=misfit, anywhere=anywhere)
         )
-        # Where no pull has information, or two arms alone can lead, there is nothing to rehearse.
-        if len(candidates) == 1 or not len(self._division.basis) or self._two is not None:
+        # If no pull is informative, or only two arms can be the best, there is nothing to compare.
+        if len(candidates) == 1 or not len(self._division.basis) or self._only_two is not None:
             return candidates[0], False
-        # Survivors may be copies of one arm, so these are rehearsed, too.
+        # Survivors may be copies of one arm, so the rehearsal includes copies.
         order, begins = sorted_rows(self._model)
         vectors, pulls = self._prior(order).vectors, np.zeros((2, arms), dtype=np.int64)
         pulls[0, begins] = self._division.best(self.budget).pulls
         pulls[1] = self.budget // arms
         fewest = min(timetable.pulls[0] for timetable in candidates)
-        even = misfit and arms <= min(fewest, _MOST_ARMS)
+        even = misfit and arms <= min(fewest, _MOST_EQUAL)
         rehearsals = [
             Rehearsal(vectors, each, self._division.noise_ratio, candidates, self._tau)
             for each in pulls[: 1 + even]
@@ -247,19 +251,19 @@ class DPDesign:
 
     @property
     def _anywhere(self) -> float:
-        """The first share of the candidate that tells two survivors apart by pulls of any arms.
+        """The first phase's share of the budget if the second may pull any arms, or 0.
 
-        The first phase estimates as many unknowns as the differences of features have dimensions,
-        q, and the second a difference of two arms: they have q and 2 parts of the pulls.
+        The first phase estimates q unknowns, the dimension of the differences of features, and the
+        second a difference of two arms: their shares are q/(q + 2) and 2/(q + 2).
 
-        0, no candidate, where no other arm says anything of the two, or where they would be chosen
-        too early, which made-up arms, of which one often leads by far, do not show: where the noise
-        on the sums of a basis costs more pulls than the first phase has, or there are fewer than
-        ten pulls to an arm.
+        The value is 0, for no such candidate, if other arms contain no information on the two. It
+        is also 0 if the two would be chosen too early: if the noise on the sums of a basis costs
+        more pulls than the first phase has, or there are fewer than ten pulls per arm. The
+        rehearsal does not show this, since one of its synthetic arms is often far ahead.
         """
         vectors = self._division.vectors
         arms, rank = vectors.shape
-        if self.budget < _PULLS_TO_AN_ARM * len(self.features) or (arms <= rank and not self._tau):
+        if self.budget < _PULLS_PER_ARM * len(self.features) or (arms <= rank and not self._tau):
             return 0.0
         constant = np.linalg.lstsq(vectors, np.ones(arms), rcond=None)[0]
         share = 1 - 2 / (rank + 2 - np.allclose(vectors @ constant, 1, rtol=0, atol=ROUNDING))
@@ -271,8 +275,8 @@ class DPDesign:
         active, keep = checked_step(index, active, self.timetable.sizes, len(self.features))
         if len(past) != index - 1:
             raise ValueError(f"past must hold the {index - 1} phases before, got {len(past)}")
-        if self._two is not None:
-            return self._told_apart(active, self._two)
+        if self._only_two is not None:
+            return self._one_number_phase(active, self._only_two)
         plans: list[Plan] = [(phase.pulled, phase.pulls, phase.release) for phase in past]
         if past:
             arms = past[1].active if index > 2 else active
@@ -281,7 +285,7 @@ class DPDesign:
                 posterior.observe(plan)
             plan = self._plan(index, active, posterior)
             if self.timetable.anywhere:
-                plan, posterior = self._better(plan, posterior, active, plans[0])
+                plan, posterior = self._improved(plan, posterior, active, plans[0])
             posterior.observe(plan)
         else:
             plan = self._plan(index, active, self._prior(active))
@@ -300,10 +304,10 @@ class DPDesign:
         )
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
-        """Return a plan whose release is, for privacy, that of phase `index` for any active set.
+        """Return plans that for privacy represent those of phase `index` for every active set.
 
-        Each pulled arm moves one coordinate by 1. At most all active arms are pulled, and no sum is
-        larger than all pulls of the phase, on which its rounding depends.
+        Each pulled arm changes one coordinate by 1. At most all active arms are pulled. Rounding
+        depends on the size of a sum, which is at most the number of pulls of the phase.
         """
         arms = tuple(range(len(self.features)))
         if index == 1:
@@ -312,7 +316,7 @@ class DPDesign:
         plan = every_sum(index, sizes, total, self.epsilon)
         if not self.timetable.anywhere:
             return (plan,)
-        # One number, to which all arms may add.
+        # One number to which all arms may contribute.
         every, release = (total,) * len(arms), np.full((1, len(arms)), float(total))
         decoder = np.zeros((len(plan.active), 1))
         other = replace(
@@ -321,11 +325,11 @@ class DPDesign:
         return plan, other
 
     def _plan(self, index: int, active: tuple[int, ...], posterior: Posterior) -> Plan:
-        """Return which arms to pull, how often, and what to release of their means."""
+        """Return the arms to pull, their pulls, and the matrix that maps means to releases."""
         total = self.timetable.pulls[index - 1]
         arms = tuple(sorted(active, key=self._places.__getitem__))
         if not (self._choice[1] if index == 1 else self._tau):
-            # Of copies of an arm the first is pulled for all.
+            # Of arms with equal features, only the first is pulled.
             first = np.unique(self._places[list(active)], return_index=True)[1]
             arms = tuple(active[i] for i in first)
         vectors = posterior.vectors_of(arms)
@@ -346,17 +350,17 @@ class DPDesign:
         pulled, pulls = zip(*chosen, strict=True) if chosen else ((), ())
         return pulled, pulls, np.diag(np.array(pulls, dtype=np.float64))
 
-    def _better(
+    def _improved(
         self, plan: Plan, posterior: Posterior, active: tuple[int, ...], first: Plan
     ) -> tuple[Plan, Posterior]:
-        """Return the plan, or one that tells two arms apart by pulls of any arms, if it is better.
+        """Return the plan, or one that compares the two active arms by pulls of any arms.
 
-        With it comes the posterior of all arms that it pulls.
+        The second is returned if it is more precise, with the posterior of all arms that it pulls.
         """
         if self._tau:
             arms = np.argsort(self._places, kind="stable")
             pair = np.argsort(arms)[list(active)]
-        else:  # of copies of an arm the first is pulled for all
+        else:  # of arms with equal features, only the first is pulled
             arms, pair = self._distinct[0], self._places[list(active)]
         total, before = self.timetable.pulls[1], self._posterior(first, arms, ())
         weights = combination(
@@ -371,21 +375,21 @@ class DPDesign:
         if not shares.any():
             return plan, posterior
         candidate = _one_number(weights, shares, arms, total)
-        concerned = sorted({*active, *candidate[0]})
-        other = self._posterior(first, concerned, concerned)
-        better = other.variance(candidate, active) < posterior.variance(plan, active) * (1 - _WORTH)
+        involved = sorted({*active, *candidate[0]})
+        other = self._posterior(first, involved, involved)
+        better = other.variance(candidate, active) < posterior.variance(plan, active) * (1 - _GAIN)
         return (candidate, other) if better else (plan, posterior)
 
-    def _told_apart(self, active: tuple[int, ...], pair: IntArray) -> Phase:
-        """Return the only phase where two arms alone can lead: one number tells them apart."""
+    def _one_number_phase(self, active: tuple[int, ...], pair: IntArray) -> Phase:
+        """Return the only phase if just two arms can be the best; it releases one number."""
         vectors, first = self._division.vectors, self._distinct[0]
         contrast = vectors[pair[0]] - vectors[pair[1]]
         weights = shortest(vectors, contrast)
         shares = np.abs(weights) * (self.budget / np.abs(weights).sum())
         pulled, pulls, release = _one_number(weights, shares, first, self.budget)
-        # The mean of an arm on the line through the two is that of a point between them.
+        # An arm on the line through the two has a mean that is interpolated between theirs.
         place = (vectors - vectors[pair].mean(axis=0)) @ contrast / (contrast @ contrast)
-        place = np.clip(place, _SMALL - 1 / 2, 1 / 2 - _SMALL)
+        place = np.clip(place, _MARGIN - 1 / 2, 1 / 2 - _MARGIN)
         place[pair] = 1 / 2, -1 / 2
         unit = np.abs(weights).max() / np.abs(release).max()
         decoder = unit * place[self._places, None]
@@ -398,9 +402,9 @@ class DPDesign:
     def _posterior(
         self, first: Plan, arms: Sequence[int] | IntArray, own: Sequence[int]
     ) -> Posterior:
-        """Return what the first release tells of `arms`, if delta counts for those of `own` only.
+        """Return the posterior of `arms` after the first release, with delta for `own` only.
 
-        An arm that is never pulled has no release that depends on its delta.
+        No release depends on the delta of an arm that is never pulled.
         """
         pulled, _, matrix = first
         rows, precision = self._prior(pulled).observation(first)
@@ -419,7 +423,7 @@ class DPDesign:
         return Posterior(tuple(arms), vectors, information, prior.noise_ratio, releases)
 
     def _left(self, first: Plan) -> FloatArray:
-        """Return f_i of all arms: which part of the variance of delta_i the first phase leaves."""
+        """Return f_i for all arms, the share of delta_i's variance left by the first phase."""
         pulled, _, matrix = first
         _, precision = self._prior(pulled).observation(first)
         left = np.ones(len(self.features))
@@ -430,7 +434,7 @@ class DPDesign:
 
     @cached_property
     def _tau(self) -> float:
-        """The misfit that counts: none where features leave the means free."""
+        """The misfit that is used: 0 if features do not restrict the means."""
         arms, rank = len(self.features), self._division.vectors.shape[1]
         assert self.misfit is not None
         return 0.0 if arms in {2, rank} else self.misfit
@@ -444,11 +448,11 @@ class DPDesign:
         return np.eye(arms) if one_hot else self.features
 
     @cached_property
-    def _two(self) -> IntArray | None:
-        """The two distinct vectors that alone can lead, if the plan is for them."""
+    def _only_two(self) -> IntArray | None:
+        """The only two distinct vectors that can be the best, if the plan is for them."""
         vectors = self._division.vectors
         if self.phases or self._tau or math.isinf(self.epsilon):
-            return None  # without noise, rewards of 0 and 1 can make all arms tie
+            return None  # without noise, all arms can tie if rewards are 0 or 1
         return only_two(vectors) if len(self.features) > 2 == vectors.shape[1] else None
 
     @cached_property
@@ -474,9 +478,9 @@ class DPDesign:
 
 
 def _one_number(weights: FloatArray, shares: FloatArray, arms: IntArray, total: int) -> Plan:
-    """Return a plan that releases the weighted sum of the means of arms that have shares of pulls.
+    """Return a plan that releases the weighted sum of the means of the arms that get pulls.
 
-    Its unit is the most that one reward can move it.
+    It is scaled so that one reward changes it by at most 1.
     """
     pulls = whole_pulls(shares, total)[0]
     chosen = np.flatnonzero(pulls)[np.argsort(arms[pulls > 0])]
@@ -486,24 +490,24 @@ def _one_number(weights: FloatArray, shares: FloatArray, arms: IntArray, total: 
 
 
 def usual_misfit(arms: int, budget: int, epsilon: float) -> float:
-    """Return the default misfit of `DPDesign`, by how precisely pulls can tell an arm's mean."""
+    """Return the default misfit of `DPDesign`; see its Notes."""
     own = float(information(budget / arms, noise_ratio(epsilon, budget)))
-    return round(min(max(MISFIT, _CAUTION * math.sqrt(own)), _MOST_MISFIT), 2)
+    return round(min(max(MISFIT, _MISFIT_FACTOR * math.sqrt(own)), _LARGEST_MISFIT), 2)
 
 
 def _even(arms: int, pulls: int) -> PrivateDesign:
-    """Return pulls that are the same for all arms, but for one more of the first ones."""
+    """Return equal pulls of all arms; the first arms get one more if some are left over."""
     each = np.full(arms, pulls // arms)
     each[: pulls % arms] += 1
     return PrivateDesign(each, math.nan, math.nan)
 
 
 def _information(rows: FloatArray, precision: FloatArray) -> FloatArray:
-    order, _ = sorted_rows(rows)  # the same sum, to the last digit, in whichever order arms come
+    order, _ = sorted_rows(rows)  # the sum is the same to the last digit in any order of the arms
     rows, precision = rows[order], precision[order]
     return np.asarray((rows.T * precision) @ rows)
 
 
 def _inverse(information: FloatArray) -> FloatArray:
-    """Return the inverse where there is information: of two arms it may be on a contrast only."""
+    """Return the pseudoinverse: of two arms, only the contrast may have information."""
     return np.asarray(np.linalg.pinv(information, hermitian=True))

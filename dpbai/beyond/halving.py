@@ -1,14 +1,15 @@
 """DP-Halving, a private policy that is not in the paper, and a bound on its error.
 
-OD-LinBAI with noise on the sum of each arm's rewards, where DP-OD has it on the moment vector: one
-reward moves one sum by at most 1, but the moment vector by a feature vector. A phase from s arms of
-rank r to k, with m pulls before rounding up, drops the best arm with probability at most
+DP-Halving is OD-LinBAI with noise on the sum of each arm's rewards. DP-OD adds noise to the moment
+vector instead. One reward changes one sum by at most 1, but the moment vector by a feature vector.
+A phase from s arms of rank r to k arms, with m pulls before rounding up, drops the best arm with
+probability at most
 
     (s - k) (4/3)^min(s, r(r+1)/2) exp(-m min(Delta^2 / (2r), epsilon Delta / (8r))),
 
-Delta = Delta_(k+1): as r is the largest variance of a G-optimal design (Kiefer and Wolfowitz), a
-released sum has a weight of at most 2r/m in any difference of two estimates. Designs and pulls are
-computed, and so m is taken a millionth smaller (`_SHORT`).
+where Delta = Delta_(k+1). The reason is that a G-optimal design has largest variance r (Kiefer and
+Wolfowitz), so that a released sum has a weight of at most 2r/m in any difference of two estimates.
+To allow for rounding errors in designs and pulls, m is reduced by a millionth (`_ROUNDED`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from dpbai.policies import ODLinBAI
 from dpbai.scaling import Span
 from dpbai.upper import check_match
 
-# The largest variance of a computed design exceeds the rank by up to 1e-8 of it, and an arm's pulls
-# may fall short of its share of m by up to 1e-6, at least one pull as they are.
-_SHORT = 1 / (1 + 1e-8) / (1 + 1e-6)
+# The largest variance of a computed design can exceed the rank by a relative 1e-8. An arm's pulls,
+# at least one, can fall short of its share of m by a relative 1e-6.
+_ROUNDED = 1 / (1 + 1e-8) / (1 + 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class DPHalving(ODLinBAI):
         return max(1, Span(self.features).rank)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index` for the `active` arms, as many as it has."""
+        """Return the plan of phase `index` for `active`, as many arms as that phase has."""
         plan = super().phase(index, active)
         pulls = np.array(plan.pulls, dtype=np.float64)
         return replace(
@@ -71,7 +72,7 @@ class DPHalving(ODLinBAI):
         )
 
     def representatives(self, index: int) -> tuple[Phase, ...]:
-        """Return a plan whose privacy bounds that of every plan of phase `index`."""
+        """Return a plan whose privacy loss bounds that of every plan of phase `index`."""
         return (every_sum(index, self.sizes, math.ceil(self.pulls_per_phase), self.epsilon),)
 
     def error_bound(self, instance: Instance) -> float:
@@ -86,9 +87,9 @@ class HalvingBound:
     Attributes
     ----------
     value : float
-        The bound, the sum over phases; it can exceed 1.
+        The bound, a sum over phases; it can exceed 1.
     exponent : float
-        The least exponent of a phase, in proportion to `DPHalving.pulls_per_phase`.
+        The smallest exponent of a phase, proportional to `DPHalving.pulls_per_phase`.
     """
 
     value: float
@@ -96,7 +97,7 @@ class HalvingBound:
 
 
 def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
-    """Bound the error of DP-Halving, for every T.
+    """Bound the error probability of DP-Halving, for every T.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def halving_bound(policy: DPHalving, instance: Instance) -> HalvingBound:
         raise TypeError(f"policy must be DPHalving itself, got {type(policy).__name__}")
     check_match(policy, instance, linear=True)
     check_one_best(instance)
-    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase) * _SHORT
+    gaps, pulls = np.sort(instance.gaps), float(policy.pulls_per_phase) * _ROUNDED
     value, exponents = 0.0, []
     for size, keep in pairwise(policy.sizes):
         if keep < size:

@@ -1,8 +1,8 @@
 """Theorem 4.2 with 17 in place of 65, by bounding rewards and noise jointly.
 
-The paper bounds the errors of rewards and of noise apart, each at half of the gap. Chernoff's bound
-on their sum is smaller. The rest is as in the paper: if the best arm is dropped, many rivals are
-ahead of it (`Elimination`), each with a probability of at most `overtaken`.
+The paper bounds the errors of rewards and of noise separately, each at half of the gap. Chernoff's
+bound on their sum is smaller. The rest is as in the paper: if the best arm is dropped, many rivals
+are ahead of it (`Elimination`), each with a probability of at most `overtaken`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dpbai.policies import DPBAI
 from dpbai.scaling import rank
 from dpbai.upper import checked_hardness, collections_of, whole_budget
 
-_CONSTANT = 16
-_NO_NOISE = 2.0**20  # times the scale of rewards; larger epsilons change no digit
+_CONSTANT = 16  # in the exponent of the sum of bounds; 17 also absorbs its prefactor
+_NO_NOISE = 2.0**20  # times the optimal t without noise; larger epsilons change no digit
 
 
 @dataclass(frozen=True)
 class JointBound:
-    """A bound on the error of DP-BAI, under either convention of sizes.
+    """A bound on the error probability of DP-BAI, under either convention of sizes.
 
     Attributes
     ----------
     value : float
-        The sum over phases of `overtaken` times the `factor` of an `Elimination`, the least for
-        some i; it holds for every T'.
+        The bound, which holds for every T'. It is a sum over phases of `overtaken` times the
+        `factor` of an `Elimination`, each the smallest over several ranks i.
     valid_from : float
-        From which T' on exp(-T'/(17 M H)) bounds the error.
+        The T' from which on exp(-T'/(17 M H)) bounds the error probability.
     """
 
     value: float
@@ -43,7 +43,7 @@ class JointBound:
 
 
 def joint_bound(policy: DPBAI, instance: Instance) -> JointBound:
-    """Bound the error of DP-BAI, with rewards and noise bounded jointly.
+    """Bound the error probability of DP-BAI, with rewards and noise bounded jointly.
 
     Parameters
     ----------
@@ -55,19 +55,19 @@ def joint_bound(policy: DPBAI, instance: Instance) -> JointBound:
     Raises
     ------
     TypeError
-        If `policy` is not a `DPBAI`, or of a subclass, such as DP-BAI-Gauss.
+        If `policy` is not a `DPBAI`, or is of a subclass, such as DP-BAI-Gauss.
     ValueError
         If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
     """
     if type(policy) is not DPBAI:  # a subclass may have other noise
         raise TypeError(
-            "policy must be DPBAI, with Laplace noise, and of no subclass, got "
+            "policy must be DPBAI itself, with Laplace noise, not a subclass, got "
             f"{type(policy).__name__}"
         )
     hard, schedule = checked_hardness(policy, instance), policy.schedule
     phases = eliminations(schedule, rank=rank(policy.features))
     value = sum(_together(phase, policy, hard) for phase in phases)
-    # From there on 17 absorbs M K ((d^2 + 8)/8)^d, the prefactor of the form with 16.
+    # From there on, 17 in place of 16 absorbs the prefactor M K ((d^2 + 8)/8)^d.
     d = schedule.dimension
     prefactor = math.log(schedule.M * schedule.arms) + d * math.log1p(d * d / 8)
     constant = _CONSTANT * (_CONSTANT + 1) * schedule.M
@@ -100,11 +100,11 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
     most = _check.epsilon(epsilon) / weight
     if math.isinf(most):
         return exp_bound(-pulls * gap * free / 2)
-    # An upper bound: less noise makes no rival likelier to win. It keeps x below from underflow.
+    # This is still an upper bound, since less noise does not help a rival, and x cannot underflow.
     most = min(most, _NO_NOISE * free)
 
     def slope(x: float) -> float:
-        """Return the slope of the exponent at t = x most, times 1 - x^2: it changes sign once."""
+        """Return 1 - x^2 times the slope of the exponent at t = x most; it changes sign once."""
         rewards = pulls * most * gap * (x * most / free - 1)
         return rewards * (1 - x * x) + 2 * arms * x
 
@@ -114,10 +114,10 @@ def overtaken(gap: float, *, epsilon: float, pulls: int, arms: int, weight: floa
 
 
 def _together(phase: Elimination, policy: DPBAI, hard: Hardness) -> float:
-    """Return the least of the bounds for some i, each for the worst rank."""
+    """Return the smallest of the bounds over several i, each for the worst rank."""
     schedule, size = policy.schedule, phase.size
     pulled = collections_of(phase, rank(policy.features))
-    # How many arms are pulled, how many count, their weight.
+    # The number of arms pulled, the number that enter the bound, and their weight.
     plans = [(m, m, 2.0) if m < size else (m, 2, 1.0) for m in pulled]
     bounds = []
     for index in {2, phase.index, min(schedule.g[1], phase.keep) + 1, phase.keep + 1}:

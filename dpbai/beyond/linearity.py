@@ -1,14 +1,14 @@
-"""Are the means linear? A check that costs no privacy, because it reads releases only.
+"""Checks of whether the means are linear, which cost no privacy because they use only releases.
 
-The model of the paper (Sec. 2) says mu_i = a_i' theta, and a policy that pulls few arms relies on
-it for all others. Two phases that use different rewards estimate the same mean twice. If it is
-linear, the law of the difference is known but for the distribution of the rewards, and that one is
-bounded by Hoeffding's lemma. So a difference beyond `limits` speaks against linearity, whatever the
-means are.
+The paper's model (Sec. 2) is mu_i = a_i' theta, and a policy that pulls few arms relies on it for
+all others. Two phases that use different rewards estimate the same mean twice. If the means are
+linear, the distribution of the difference is known except for that of the rewards, for which
+Hoeffding's lemma gives a bound. So a difference beyond `limits` is evidence against linearity,
+whatever the means are.
 
 The second phase may be one of the run, or a `holdout` of arms that the run would not pull.
-`cannot_lead` names the arms that the model rules out before anything is pulled. The paper has
-neither. An argument outside the range that is stated for it is a `ValueError`.
+`cannot_lead` returns the arms that the model rules out before anything is pulled. Neither is in the
+paper. All functions raise `ValueError` for arguments outside their stated ranges.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from dpbai.schedule import enough
 
 _DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _SIMULATIONS = 2000
-_ROUNDS, _POINTS = 6, 17  # each leaves an eighth of an interval; the minimum is flat
-_DIRECTIONS = 2000
-_COPY, _TIE = 1e-6, 1e-8  # distance of arms, and lead, up to which they count as equal
+_ROUNDS, _POINTS = 6, 17  # of a grid search; each round reduces the interval to an eighth
+_DIRECTIONS = 2000  # random ones, in which most vertices of a convex hull are found
+_COPY, _TIE = 1e-6, 1e-8  # distance and lead up to which arms count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
-    """Two estimates of the same means, compared.
+    """Comparison of two estimates of the same means.
 
     Attributes
     ----------
     arms : tuple of int
         The arms that both phases estimate, increasing.
     differences : ndarray of shape (len(arms),)
-        The second estimate less the first.
+        The second estimate minus the first.
     limits : ndarray of shape (len(arms),)
-        What no difference exceeds if all means are linear, but for the stated probability.
+        If all means are linear, some difference exceeds its limit with at most the stated
+        probability.
     """
 
     arms: tuple[int, ...]
@@ -57,30 +58,31 @@ class Misfit:
 
     @property
     def found(self) -> bool:
-        """Whether some difference exceeds its limit: the means are not linear, or chance is rare.
+        """Whether some difference exceeds its limit, which is evidence against linear means.
 
-        If nothing is found, the means may still be far from linear: see Notes of `misfit`.
+        If it is False, the means may still be far from linear; see Notes of `misfit`.
         """
         return bool((np.abs(self.differences) > self.limits).any())
 
 
 def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
-    """Plan to pull some arms beside a run, and to release the mean of each with Laplace noise.
+    """Plan to pull some arms in addition to a run and release each mean with Laplace noise.
 
     Parameters
     ----------
     arms : sequence of int
         The arms to hold out, increasing.
     pulls : int
-        How often to pull each of them; they come on top of the run's budget.
+        How often to pull each of them. These pulls are in addition to the run's budget.
     epsilon : float
-        Privacy parameter. The holdout has rewards of its own, so a run at the same epsilon and its
-        holdout are epsilon-private together.
+        Privacy parameter. The holdout uses its own rewards, so that a run at the same epsilon and
+        its holdout together are epsilon-private.
 
     Returns
     -------
     Phase
-        With one released coordinate per arm; `dpbai.field.session.release` releases it.
+        A phase with one released coordinate per arm. `dpbai.field.session.release` makes the
+        release.
     """
     arms = _check.active_set(arms, _check.LARGEST_COUNT, "arms")
     pulls, epsilon = _check.whole(pulls, "pulls"), _check.epsilon(epsilon)
@@ -89,14 +91,14 @@ def holdout(arms: Sequence[int], *, pulls: int, epsilon: float) -> Phase:
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """A policy of one phase that pulls its arms equally often: a `holdout` as a `dpbai.Session`.
+    """A one-phase policy that pulls its arms equally often, to run a `holdout` as a `Session`.
 
     Parameters
     ----------
     features : array_like of shape (m, d)
-        Of the arms that are held out, one or more of those of the run. Nothing is computed from it.
+        Feature vectors of the arms that are held out. They do not affect the plan.
     budget : int
-        Pulls of all of them together, at least m.
+        Total number of pulls, at least m.
     epsilon : float
         Privacy parameter, as in `holdout`.
     """
@@ -115,7 +117,7 @@ class Holdout:
         enough(self.budget, len(self.features), *self.features.shape)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the `holdout` of all arms; it keeps the one with the largest estimate."""
+        """Return the `holdout` of all arms, which keeps the arm with the largest estimate."""
         arms = len(self.features)
         active, keep = checked_step(index, active, (arms, 1), arms)
         return replace(holdout(active, pulls=self.budget // arms, epsilon=self.epsilon), keep=keep)
@@ -135,11 +137,11 @@ def misfit(
     Parameters
     ----------
     first, second : Phase
-        Two phases of one run, or a phase and a `holdout`. Of a phase that remembers, such as the
-        second of `DPDesign`, its own release alone counts: the means of the arms that have a
-        coordinate of their own. (Its estimates share the noise of the phases before.)
+        Two phases of one run, or a phase and a `holdout`. For a phase that remembers, such as the
+        second of `DPDesign`, only its own release is used, that is the means of arms that have a
+        coordinate of their own, since its estimates share the noise of earlier phases.
     released, released_again : array_like of shape (coordinates,)
-        What each of them released, noise included.
+        The releases of the two phases, including noise.
     level, candidates
         As in `limits`.
 
@@ -150,20 +152,21 @@ def misfit(
     Raises
     ------
     ValueError
-        If a release has not as many numbers as its phase has coordinates, or there is no arm whose
-        mean both phases release; one that releases only differences of means releases none.
+        If the length of a release differs from its phase's number of coordinates, or there is no
+        arm whose mean both phases release. A phase that releases only differences of means releases
+        no mean.
 
     Notes
     -----
-    If the means are linear, something is `found` with probability at most `level`. If they are not,
-    an arm whose two estimates differ by twice its limit in expectation is missed with probability
-    at most `level`. An arm is compared only if both phases estimate it: the survivors of a phase
-    say nothing about an arm that it dropped because the model underestimated its mean.
+    If the means are linear, `found` is true with probability at most `level`. If they are not, an
+    arm whose two estimates differ by twice its limit in expectation is missed with probability at
+    most `level`. An arm is compared only if both phases estimate it. So an arm that was dropped
+    because the model underestimated its mean is not checked.
 
-    This is proved for second phases whose estimate of an arm does not depend on which others
-    survive: a holdout, and a phase of `DPBAI` that pulls all its arms. Where it does, as in a phase
-    with a Max-Det collection of survivors, or of `DPDesign`, which divides its pulls by what has
-    survived, the limits do not allow for the choice.
+    This is proved for second phases whose estimate of an arm does not depend on which other arms
+    survive: a holdout, and a phase of `DPBAI` that pulls all its arms. It is not proved if the
+    estimate does depend on the survivors, as in a phase that pulls a Max-Det collection of them, or
+    in `DPDesign`, which divides pulls according to them.
     """
     threshold = limits(first, second, level=level, candidates=candidates)
     arms, decoder, other = _common(first, second)
@@ -175,9 +178,10 @@ def misfit(
 def limits(
     first: Phase, second: Phase, *, level: float = 0.05, candidates: int | None = None
 ) -> FloatArray:
-    """Return how far two estimates of each mean may lie apart if the means are linear.
+    """Return how much two estimates of each mean may differ if the means are linear.
 
-    It is known before anything is pulled, and shows how large a misfit the plans can find.
+    The limits are known before anything is pulled. They show how large a misfit must be to be found
+    with these plans.
 
     Parameters
     ----------
@@ -187,25 +191,26 @@ def limits(
         The probability that any difference exceeds its limit although the means are linear is at
         most this.
     candidates : int, optional
-        How many arms might have been compared. By default as many as are: right for arms that were
-        chosen beforehand. If the second phase holds survivors of the first, it is the number of
-        arms that were active in the first, since the first release chose among them.
+        The number of arms that might have been compared. The default, the number that are compared,
+        is right if these were chosen beforehand. If the second phase holds survivors of the first,
+        use the number of arms that were active in the first, since the first release chose among
+        them.
 
     Returns
     -------
     ndarray
-        For the arms that both phases estimate, increasing.
+        The limits for the arms that both phases estimate, in increasing order of the arms.
 
     Raises
     ------
     ValueError
-        If there is no arm whose mean both phases release, as in `misfit`.
+        If there is no arm whose mean both phases release; see `misfit`.
 
     Notes
     -----
-    The difference is a sum of independent terms, the empirical means and the noise of both phases
-    with known weights. With K(t) a bound on its log moment generating function, Chernoff's bound
-    and a union bound give the limit min_t (K(t) + log(2 candidates / level)) / t.
+    The difference is a sum of independent terms with known weights, the empirical means and the
+    noise of both phases. If K(t) bounds its log moment generating function, Chernoff's bound and a
+    union bound give the limit min_t (K(t) + log(2 candidates / level)) / t.
     """
     level = _check.proportion(level, "level")
     arms, *decoders = _common(first, second)
@@ -214,7 +219,7 @@ def limits(
     )
     log_odds = math.log(2 * candidates / level)
     terms = list(zip((first, second), decoders, strict=True))
-    # Deviations, whose squares may be beyond the doubles.
+    # Standard deviations, since their squares could overflow.
     sampling, noise = np.zeros(len(arms)), np.zeros(len(arms))
     for phase, decoder in terms:
         means = _DEVIATION * (decoder @ phase.release) / np.sqrt(phase.pulls)
@@ -223,7 +228,7 @@ def limits(
         noise = np.hypot(noise, np.hypot.reduce(deviations, axis=1))
     spread = np.hypot(sampling, noise)
     known = spread == 0
-    # The minimum lies below that of Gaussian terms of the same variances.
+    # The minimizing t is smaller than that for Gaussian terms of the same variances.
     high = math.sqrt(2 * log_odds) / np.where(known, 1.0, spread)
 
     def height(t: FloatArray) -> FloatArray:
@@ -246,17 +251,18 @@ def limits(
 
 @dataclass(frozen=True)
 class Fit:
-    """How well all that a run released fits means that are linear in the features.
+    """How well all releases of a run fit means that are linear in the features.
 
     Attributes
     ----------
     chance : float
-        The share of runs in which releases differ from linear means by as much, or more, by chance
-        alone. A small one speaks against linear means.
+        The p-value: the share of runs with linear means in which the releases differ from linear
+        means by as much or more. A small value is evidence against linear means.
     power : float
-        The share of runs in which `chance` would be below 0.05, if the means were off by `misfit`.
+        The share of runs in which `chance` would be below 0.05 if the means were off by `misfit`.
     misfit : float
-        A standard deviation, in units of the range of the rewards.
+        The standard deviation of the means from linear ones that `power` assumes, in units of the
+        range of the rewards.
     """
 
     chance: float
@@ -272,19 +278,19 @@ def fit(
     misfit: float = 0.04,
     seed: Seed = 0,
 ) -> Fit | None:
-    """Compare all releases of a run with means that are linear in the features.
+    """Test all releases of a run against means that are linear in the features.
 
     Parameters
     ----------
     phases : sequence of Phase
         The finished phases of a run.
     released : array_like of shape (coordinates,)
-        What they released, one after the other, noise included.
+        Their releases, concatenated, including noise.
     features : array_like of shape (K, d)
     misfit : float, default 0.04
-        The deviation from linear means for which `power` is computed, positive.
+        The standard deviation from linear means for which `power` is computed, positive.
     seed : int, SeedSequence or Generator, default 0
-        Of the simulations that stand for chance.
+        Source of randomness of the simulations.
 
     Returns
     -------
@@ -294,22 +300,22 @@ def fit(
     Raises
     ------
     ValueError
-        If there is no phase, a phase pulls an arm without features, or `released` has another
-        number of values than the phases have coordinates.
+        If there is no phase, a phase pulls an arm without features, or the length of `released` is
+        not the total number of coordinates of the phases.
 
     Notes
     -----
-    Generalised least squares leaves residuals; the sum of their squares, in units of their
-    variances, is compared with what noise and sampling leave in simulations. The variances of
-    rewards are taken at their bound, 1/4: with rewards that vary less, a misfit is found less
-    often, and no misfit is claimed more often. That survivors were chosen by what was released is
-    not allowed for.
+    The sum of squared residuals of generalised least squares, in units of their variances, is
+    compared with that of simulated noise and sampling errors. The variances of rewards are taken at
+    their upper bound, 1/4. If rewards vary less, a misfit is found less often, but false alarms do
+    not become more frequent. The test does not account for the fact that the releases determined
+    which arms survived.
     """
     features = _check.matrix(features, "features", least_rows=2)
     misfit = _check.positive(misfit, "misfit")
     sums = [_check.kind(phase, "phases", Phase) for phase in _check.sequence(phases, "phases")]
     if not sums:
-        raise ValueError("phases must hold a finished phase at least")
+        raise ValueError("phases must hold at least one finished phase")
     values = _check.vector(released, "released", sum(phase.coordinates for phase in sums))
     if max(max(phase.pulled, default=0) for phase in sums) >= len(features):
         raise ValueError("features must have a row for each arm that the phases pull")
@@ -344,19 +350,19 @@ def _common(first: Phase, second: Phase) -> tuple[tuple[int, ...], FloatArray, F
     common = tuple(sorted(rows.keys() & others.keys()))
     if not common:
         raise ValueError(
-            "first and second must have an arm in common, got none whose mean both of them release "
-            "by themselves: differences of means, as DPDesign releases of two arms, determine none"
+            "first and second must have an arm in common whose mean each of them releases, got "
+            "none: a difference of means, as DPDesign releases for two arms, determines no mean"
         )
     first_rows, second_rows = (np.array([its[arm] for arm in common]) for its in (rows, others))
     return common, first_rows, second_rows
 
 
 def _own(phase: Phase) -> dict[int, FloatArray]:
-    """Return rows that decode a phase's own release, for the arms whose means that determines."""
+    """Return rows that decode a phase's own release, for the arms whose means it determines."""
     release = phase.release
     if not phase.remembered:
-        # Differences determine no means, and what is decoded from them is right up to a constant;
-        # nor does one number of several arms, which tells two means apart.
+        # Differences determine no means: estimates decoded from them are right up to a constant.
+        # Nor does one number from several arms, which estimates the difference of two means.
         sizes = np.abs(release).sum(axis=1)
         differences = (np.abs(release.sum(axis=1)) <= ROUNDING * sizes).all()
         if phase.pulled and (differences or phase.coordinates == 1 < len(phase.pulled)):
@@ -381,24 +387,26 @@ def cannot_lead(features: ArrayLike) -> tuple[int, ...]:
     Returns
     -------
     tuple of int
-        Increasing. A policy that relies on linear means never has to find one of these arms; if
-        one may be the best all the same, the features are wrong for it.
+        Increasing. Under linear means, none of these arms is ever the best. If one of them may
+        nevertheless be the best, the features do not describe it correctly.
 
     Notes
     -----
-    Arm i leads if a_i' theta > a_j' theta for all j whose features differ. Some theta achieves this
-    if and only if a_i is a vertex of the convex hull of all features: else a_i is a convex
-    combination of other arms, one of which has at least its mean. Arms with equal features have
+    Arm i leads if a_i' theta > a_j' theta for all j whose features differ. Such a theta exists if
+    and only if a_i is a vertex of the convex hull of all features. Otherwise a_i is a convex
+    combination of other arms, and one of these has at least its mean. Arms with equal features have
     equal means and lead together.
 
-    If a combination of the features is constant, all means can be moved and scaled into [0, 1].
-    Otherwise an arm may lead only where other means are negative, and does not count; features that
-    have mean 0 then allow no means in [0, 1] but 0, and no arm leads.
+    If a combination of the features is constant, all means can be shifted and scaled into [0, 1].
+    Otherwise it can happen that an arm leads only if other means are negative; such an arm is
+    returned too. If the features then average to 0, the only linear means in [0, 1] are 0, and no
+    arm leads.
 
     With a constant, most vertices are found as the best arms in random directions. For each other
-    arm a linear program finds its largest lead (`gaps.largest`), first over these vertices, then
-    over all arms. Coordinates are relative to a basis among the arms, so that units do not matter;
-    in them, arms within 1e-6 of each other count as equal, and a lead of 1e-8 counts as none.
+    arm, a linear program finds its largest lead (`gaps.largest`), first over these vertices, then
+    over all arms. Coordinates are relative to a basis among the arms, so that the units of the
+    features do not matter. In these coordinates, arms within 1e-6 of each other count as equal, and
+    leads up to 1e-8 count as 0.
     """
     vectors = _check.matrix(features, "features", least_rows=1)
     whole, centred = Span(vectors), Span(vectors - vectors.mean(axis=0))

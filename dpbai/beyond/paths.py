@@ -1,11 +1,12 @@
 """A bound on the error of any policy, from its plans along every path of active sets.
 
-Given the active sets so far, the error of an estimate is a sum of rewards
-and noise with known weights, and `bernstein` bounds the chance that a rival is ahead of the best
-arm. If the best arm is dropped, as many rivals are ahead as survive; without the j likeliest, all
-but j of these, and Markov's inequality applies to them, for any j. A policy that remembers uses one
-release on many paths, so that its bound is a sum over paths; one that does not has fresh rewards in
-each phase, and its bound is that of the worst active set.
+Given the active sets so far, the error of an estimate is a sum of rewards and noise with known
+weights, and `bernstein` bounds the probability that a rival is ahead of the best arm. If the best
+arm is dropped by a phase that keeps k arms, at least k rivals are ahead. For any j < k, at least
+k - j of them are not among the j rivals that are most likely to be ahead, and Markov's inequality
+bounds the probability of that. A policy that remembers uses a release on many paths, so that its
+bound is a sum over paths. A policy that does not remember uses new rewards in each phase, and its
+bound is that of the worst active set.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from dpbai.upper import check_match, theorem_bound
 
 
 def upper_bound(policy: Policy, instance: Instance) -> float:
-    """Return an upper bound on the error of a policy, from its plans and the instance alone.
+    """Return an upper bound on a policy's error probability, from its plans and the instance.
 
     Parameters
     ----------
     policy : Policy
-        For `DPBAI` the bound is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved for
-        sufficiently large T only; `explicit_upper_bound` gives bounds for every T. For a policy
-        with a method `error_bound(instance)`, such as `DPHalving`, it is that; for others, such as
-        `DPDesign`, it is `path_bound`, for every T.
+        For `DPBAI` the bound is that of Theorem 4.2, exp(-T' / (65 M H)), which is proved only for
+        sufficiently large T; `explicit_upper_bound` gives bounds for every T. For a policy with a
+        method `error_bound(instance)`, such as `DPHalving`, the result of that method is returned.
+        For others, such as `DPDesign`, the bound is `path_bound`, which holds for every T.
     instance : Instance
-        With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving with linear
+        With the policy's features and rewards in [0, 1]; for DP-BAI and DP-Halving also with linear
         means.
 
     Raises
     ------
     TypeError
         For `DPBAIGauss`, which has `gauss_upper_bound`, and other subclasses of `DPBAI` without an
-        `error_bound`, such as `Baseline`: the theorem is not about them. `path_bound` is.
+        `error_bound`, such as `Baseline`: the theorem does not cover them, but `path_bound` does.
     ValueError
-        If policy and instance do not match, or `path_bound` has too many paths to follow.
+        If policy and instance do not match, or `path_bound` would follow too many paths.
     """
     if hasattr(policy, "error_bound"):
         return float(policy.error_bound(instance))
@@ -58,17 +59,17 @@ def upper_bound(policy: Policy, instance: Instance) -> float:
 
 
 def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> float:
-    """Bound the error of any policy, along every path of active sets; it can exceed 1.
+    """Bound a policy's error probability along every path of active sets; it can exceed 1.
 
     Parameters
     ----------
     policy : Policy
-        With Laplace or Gaussian noise, or none; ties to within rounding are not counted.
+        With Laplace or Gaussian noise, or none. Ties up to rounding do not count as errors.
     instance : Instance
-        With the policy's features, one best arm, and rewards in [0, 1]. Its means need not be
-        linear: the bias of the estimates counts.
+        With the policy's features, one best arm, and rewards in [0, 1]. The means need not be
+        linear: the bound includes the bias of the estimates.
     limit : int
-        The largest number of paths; a plan takes about a millisecond.
+        The largest number of paths to follow. A plan takes about a millisecond.
 
     Raises
     ------
@@ -81,13 +82,16 @@ def path_bound(policy: Policy, instance: Instance, *, limit: int = 4096) -> floa
 
 
 def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:
-    """Bound the chance that the best arm is dropped in a phase or later, on one of `paths`."""
+    """Bound the probability that the best arm is dropped in this phase or later.
+
+    The number of `paths` to this phase counts towards `limit`.
+    """
     phase, active = stage.phase, stage.active
     best, rivals = instance.best, [arm for arm in active if arm != instance.best]
     bound = 0.0
     if phase.keep < len(active):
         ahead = np.sort(_ahead(instance, (*stage.remembered, phase)))[::-1]
-        sums = np.cumsum(ahead[::-1])[::-1][: phase.keep]  # without the 0, 1, 2, ... likeliest
+        sums = np.cumsum(ahead[::-1])[::-1][: phase.keep]  # without the 0, 1, 2, ... most likely
         bound = float((sums / np.arange(phase.keep, 0, -1)).min())
     if phase.keep == 1:
         return bound
@@ -105,7 +109,7 @@ def _lost(stage: Stage, instance: Instance, paths: int, limit: int) -> float:
 
 
 def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
-    """Bound, for each active rival, the chance that its last estimate reaches the best arm's."""
+    """Bound the probability that each active rival's last estimate reaches the best arm's."""
     last = phases[-1]
     best = last.active.index(instance.best)
     contrasts = last.decoder[best] - np.delete(last.decoder, best, axis=0)
@@ -126,10 +130,10 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
             variance += (noise**2).sum(axis=1)
         if isinstance(phase.noise, Laplace):
             scale = np.maximum(scale, noise.max(axis=1, initial=0.0) / math.sqrt(2))
-    # Arms with the decoder row of the best one always tie with it.
+    # Arms with the same decoder row as the best arm always tie with it.
     tied = np.delete(alike(last.decoder, best), best)
     ahead = np.where(tied, 1.0, bernstein(lead, variance, scale))
-    if last.keep == 1 == last.decoder.shape[1]:  # of one number, the answer has the ends
+    if last.keep == 1 == last.decoder.shape[1]:  # of one number, only the ends can win
         rows = np.delete(last.decoder, best)
         ahead[(last.decoder.min() < rows) & (rows < last.decoder.max())] = 0
     return ahead
@@ -138,10 +142,10 @@ def _ahead(instance: Instance, phases: Sequence[Phase]) -> FloatArray:
 def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
     """Bound P(S - E S >= x) by exp(-x^2 / (2 (v + b x))), Bernstein's inequality; 1 where x <= 0.
 
-    It holds where log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b. A sum of
-    rewards in [0, 1] with weights u_k, and of Laplace variables of scales s_j with weights w_j, all
-    independent, obeys that with v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b the largest abs(w_j)
-    s_j.
+    It holds if log E exp(t (S - E S)) <= t^2 v / (2 (1 - t b)) for 0 <= t < 1/b. This condition is
+    met by a sum of independent variables, rewards in [0, 1] with weights u_k and Laplace variables
+    of scales s_j with weights w_j, where v = sum u_k^2 / 4 + 2 sum (w_j s_j)^2 and b is the largest
+    abs(w_j) s_j.
 
     Parameters
     ----------
@@ -153,5 +157,5 @@ def bernstein(deviation: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Fl
     spread = 2 * (v + b * x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bound = np.exp(-np.where(x > 0, x**2 / spread, 0.0))
-    # As `exp_bound`, 0 is for impossible events only.
+    # As in `exp_bound`, only impossible events have the bound 0.
     return np.where((x < np.inf) & (spread > 0), np.maximum(bound, math.ulp(0.0)), bound)

@@ -1,9 +1,9 @@
-"""The least budget, or epsilon, with which a policy is right often enough.
+"""The smallest budget, or epsilon, at which a policy's error probability meets a target.
 
-What decides is the first plan, and few plans are distinct: budgets that make the same plan have the
-same verdict. Success is not monotone in the budget, because of rounding and of lattices of sums.
-So where `exact_error` knows the error probability, every smaller plan is decided too, many of them
-at a time; elsewhere bounds of it decide, or simulations as long as it takes.
+Budgets that lead to the same first plan have the same verdict, and few plans are distinct. Success
+is not monotone in the budget, because pulls are rounded and sums lie on lattices. So if
+`exact_error` can compute the error probability, all smaller plans are checked too, many at a time.
+Otherwise bounds on the error probability decide, or else simulations.
 """
 
 from __future__ import annotations
@@ -29,41 +29,42 @@ from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage
 from dpbai.simulate import binomial_interval, simulate
 
-_LEAST_EPSILON, _STEP = 1e-6, 1e-3  # where a search for epsilon begins, and its relative steps
-_FIRST_TRIALS = 100
-# Relative errors of exact probabilities: the next one serves where the last cannot decide.
+_LEAST_EPSILON, _STEP = 1e-6, 1e-3  # smallest epsilon of a search, and its relative steps
+_FIRST_TRIALS = 100  # of the first simulation at one budget
+# Relative tolerances of exact probabilities, each used if the one before cannot decide.
 _TOLERANCES = (1e-4, 1e-6, 1e-9)
-_COARSE = 1e-2
-_GROWTH = 4
-_COARSEST = 1 / 8
-_PLANS_KEPT = 2**12
-_NODES = 200
+_COARSE = 1e-2  # relative tolerance of bounds on probabilities
+_GROWTH = 4  # factor by which the budget rises until it is enough
+_COARSEST = 1 / 8  # largest relative distance of the two budgets that are returned
+_PLANS_KEPT = 2**12  # in a cache
+_NODES = 200  # of a numerical integral
 
 Verdict = Literal["enough", "too few", "undecided"]
 _Plan = tuple[Policy, Phase, object]
-"""A policy, its first plan, and what the plans of two budgets have in common if they are equal."""
+"""A policy, its first plan, and a key that is the same for equal plans."""
 
 
 class SearchError(ValueError):
-    """No value in the range of a search is enough."""
+    """No value in the range of a search meets the target."""
 
 
 @dataclass(frozen=True)
 class SmallestBudget:
-    """A budget with which a policy errs rarely enough, and a smaller one with which it does not.
+    """A budget at which a policy's error probability meets a target, and one that is too small.
 
     Attributes
     ----------
     budget : int
-        The policy's error probability is at most the target here. Where exact probabilities
-        decided, it is the least such budget.
+        A budget at which the policy's error probability is at most the target. If exact
+        probabilities decided, it is the smallest such budget.
     too_small : int
-        The largest budget below that was found not to do: the error probability exceeds the target,
-        or the policy refuses the budget; 0 if none was found. It is `budget` - 1 where exact
-        probabilities decided, and none below does either; it can be less where simulations did.
+        The largest smaller budget that was found not to be enough, because the error probability
+        exceeds the target or the policy does not accept the budget; 0 if none was found. If exact
+        probabilities decided, it is `budget` - 1, and no smaller budget is enough either. If
+        simulations decided, it can be less.
     confidence : float
-        Probability that these statements hold: 1 if no simulation was needed, else what was asked
-        for.
+        Probability that these statements hold: 1 if no simulation was needed, otherwise the
+        requested confidence.
     """
 
     budget: int
@@ -83,30 +84,30 @@ def smallest_budget(
     seed: Seed = 0,
     progress: bool = False,
 ) -> SmallestBudget:
-    """Find the least budget T at which a policy's error probability is at most `error`.
+    """Find the smallest budget T at which a policy's error probability is at most `error`.
 
     Parameters
     ----------
     make_policy : callable
-        `make_policy(budget)` returns the policy with that budget, and raises `ValueError` if it is
-        too small for it.
+        `make_policy(budget)` returns the policy with that budget. It raises `ValueError` if the
+        budget is too small.
     instance : Instance
-        Where rewards come from.
+        The source of rewards.
     error : float, default 0.05
         The target, in (0, 1).
     within : float, default 0
-        An answer whose mean is at most this much below the best counts as right. Beyond 0,
-        simulations decide, since exact probabilities are those of the best arm.
+        An answer whose mean is at most this much below the best counts as right. If it is positive,
+        simulations decide, since exact probabilities are available only for the best arm.
     largest : int, default 10**9
-        Where the search ends.
+        The largest budget to try.
     confidence : float, default 0.99
-        Of all decisions by simulation together, in (0, 1).
+        Joint confidence of all decisions by simulation, in (0, 1).
     trials : int, default 100000
-        The most trials for one budget. With more, the two budgets returned are closer.
+        The largest number of trials for one budget. With more, the two budgets returned are closer.
     seed : int, SeedSequence or Generator, default 0
         Source of randomness of the simulations.
     progress : bool, default False
-        Count the plans that have been looked at, on stderr.
+        Show the number of plans computed so far on stderr.
 
     Returns
     -------
@@ -115,33 +116,35 @@ def smallest_budget(
     Raises
     ------
     TypeError, ValueError
-        If an argument is of a wrong kind or out of range.
+        If an argument is of a wrong type or out of range.
     SearchError
-        If `largest` is not enough, a `ValueError` too; the policy's own exception is the cause if
-        it refused that budget.
+        If `largest` is not enough. It is a `ValueError` too, and the policy's own exception is its
+        cause if the policy did not accept that budget.
 
     Notes
     -----
-    The budget rises fourfold until it is enough, then the last interval is halved. Where
-    probabilities are exact, all smaller budgets are then decided, since rounding up pulls and the
-    lattice of sums can make the error probability rise from one budget to the next: the answer is
-    the least of all. This takes for granted that a larger budget never means fewer pulls, as for
-    every policy of this library; one that is seen to break it is tried at every single budget.
+    The budget is multiplied by four until it is enough, and then the last interval is bisected. If
+    probabilities are exact, all smaller budgets are checked as well, since rounding of pulls and
+    the lattice of sums can increase the error probability from one budget to the next. The result
+    is then the smallest budget of all. This assumes that a larger budget never leads to fewer
+    pulls, which holds for every policy of this library. If a policy is found to violate it, every
+    budget is tried.
 
-    Of plans that pull each arm equally often and differ in nothing else, many are excluded at once.
-    With k pulls less of each arm a plan errs at least as often, but for the chance that just these
-    pulls turn a right answer into a wrong one. Let D be the lead of the best arm over a rival, and
-    S what the k pulls add to it: that is P(0 < D <= -S), at most E max(-S, 0) times the largest
-    density of D. The density is at most the integral of the modulus of its transform, along a line
-    through the saddle point, which makes small chances small.
+    Plans that pull all arms equally often and are otherwise the same can be excluded many at a
+    time. A plan with k fewer pulls of each arm errs at least as often, except for the probability
+    that just these pulls turn a right answer into a wrong one. Let D be the lead of the best arm
+    over a rival, and S the contribution of the k pulls. Then this probability is P(0 < D <= -S),
+    which is at most E max(-S, 0) times the largest density of D. The density is at most the
+    integral of the modulus of its transform along a line through the saddle point, so that the
+    bound is small if the probability is.
 
-    Where probabilities are not exact, budgets below `too_small` are not looked at. A few trials
-    tell what is far from the target, `error_bounds` decides what it can with certainty until trials
-    are found to tell more, and more and more trials decide the rest. Each of these looks compares a
-    Clopper-Pearson bound with the target; the k-th of them all may err with probability
-    (1 - confidence) / (k (k + 1)). The search ends where budgets are as near as half of the
-    relative standard error that `trials` leave in the target, since most of them between
-    `too_small` and `budget` stay undecided anyway.
+    If probabilities are not exact, budgets below `too_small` are not tried. A few trials decide
+    budgets that are far from the target. Then `error_bounds` decides with certainty if it can,
+    until more trials have once decided where it could not. Increasingly many trials decide the
+    rest. Each time, a Clopper-Pearson bound is compared with the target, and the k-th comparison in
+    all may be wrong with probability (1 - confidence) / (k (k + 1)). The search ends when the two
+    budgets differ by half of the relative standard error of `trials` trials at the target, since
+    most budgets in between would stay undecided.
     """
     largest = _check.whole(largest, "largest")
     judge = _Judge(make_policy, int, instance, error, within, confidence, trials, seed, progress)
@@ -158,17 +161,17 @@ def smallest_budget(
 
 @dataclass(frozen=True)
 class SmallestEpsilon:
-    """An epsilon at which a policy errs rarely enough, and a smaller one at which it does not.
+    """An epsilon at which a policy's error probability meets a target, and one too small.
 
     Attributes
     ----------
     epsilon : float
-        The policy's error probability is at most the target here.
+        An epsilon at which the policy's error probability is at most the target.
     too_small : float
-        The largest epsilon below that was found not to be enough; 0 if none was found.
+        The largest smaller epsilon that was found not to be enough; 0 if none was found.
     confidence : float
-        Probability that these statements hold: 1 if no simulation was needed, else what was asked
-        for.
+        Probability that these statements hold: 1 if no simulation was needed, otherwise the
+        requested confidence.
     """
 
     epsilon: float
@@ -188,19 +191,19 @@ def smallest_epsilon(
     seed: Seed = 0,
     progress: bool = False,
 ) -> SmallestEpsilon:
-    """Find how private a policy can be with an error probability of at most `error`.
+    """Find the smallest epsilon at which a policy's error probability is at most `error`.
 
     Parameters
     ----------
     make_policy : callable
-        `make_policy(epsilon)` returns the policy at that epsilon, for instance with a budget that
-        is fixed. It raises `ValueError` if that epsilon is too small for it.
+        `make_policy(epsilon)` returns the policy at that epsilon, for instance with a fixed budget.
+        It raises `ValueError` if the epsilon is too small.
     instance : Instance
-        Where rewards come from.
+        The source of rewards.
     error, within, confidence, trials, seed, progress
         As in `smallest_budget`.
     largest : float, default 10**6
-        Where the search ends.
+        The largest epsilon to try.
 
     Returns
     -------
@@ -209,16 +212,16 @@ def smallest_epsilon(
     Raises
     ------
     TypeError, ValueError
-        If an argument is of a wrong kind or out of range.
+        If an argument is of a wrong type or out of range.
     SearchError
-        If `largest` is not enough, a `ValueError` too: the budget is too small.
+        If `largest` is not enough, so that a larger budget is needed. It is a `ValueError` too.
 
     Notes
     -----
-    The search of `smallest_budget`, over epsilons from 1e-6 on in steps of 0.1 %. As with budgets,
-    success need not rise with epsilon: a policy may plan otherwise, and noise can break ties of
-    sums to its advantage. So an epsilon below `too_small`, which was not tried, may be enough
-    too; at `epsilon` and at `too_small`, the answer is what it says.
+    The search is that of `smallest_budget`, over epsilons from 1e-6 on in steps of 0.1 %. Success
+    need not increase with epsilon, since a policy may choose another plan, and noise can break ties
+    of sums in its favour. So an epsilon below `too_small`, which was not tried, may be enough too.
+    The statements about `epsilon` and `too_small` themselves hold.
     """
     largest = _check.number(largest, "largest", f"[{_LEAST_EPSILON}, 1e300]")
 
@@ -239,7 +242,7 @@ def smallest_epsilon(
 
 
 class _Planned:
-    """A policy that makes each of its latest plans once, however often it is simulated."""
+    """A policy whose latest plans are cached, for repeated simulations."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.phase = policy, lru_cache(_PLANS_KEPT)(policy.phase)
@@ -249,9 +252,10 @@ class _Planned:
 
 
 class _Judge:
-    """Decides, and remembers, whether budgets are enough, or other parameters: `at` of 1, 2, ...
+    """Decides whether budgets, or other parameters, are enough, and stores the verdicts.
 
-    The other arguments are those of `smallest_budget`, which are checked here.
+    The parameters are `at(1)`, `at(2)`, ...; the methods take the arguments 1, 2, ..., and call
+    them budgets. The other arguments are those of `smallest_budget`; they are checked here.
     """
 
     def __init__(
@@ -280,7 +284,7 @@ class _Judge:
         # Half of the relative standard error of the error probability.
         self.grain = min(0.5 / math.sqrt(self.trials * self.target), _COARSEST)
         self.coarse: Callable[[int], float] = lambda high: high * self.grain
-        self.looks, self.bounds_decide = 0, True
+        self.comparisons, self.bounds_decide = 0, True
         self.simulated: set[int] = set()
         self.refusal: ValueError | None = None
         self.plans: dict[int, _Plan | None] = {0: None}
@@ -293,27 +297,27 @@ class _Judge:
         return self.verdicts[budget]
 
     def enough(self, largest: int, needed: str) -> int:
-        """Return a budget that is enough, by raising it and halving the last interval."""
+        """Return a budget that is enough, by raising it and bisecting the last interval."""
         low, high = 0, 1
         while self(high) != "enough":
             if high == largest:
                 goal = f"error probability at most {self.target:.10g}"
                 raise SearchError(f"largest must be {needed.format(goal)}") from self.refusal
             low, high = high, min(_GROWTH * high, largest)
-        return self.halved(low, high, {"enough"})[1]
+        return self.bisected(low, high, {"enough"})[1]
 
     def too_small(self, enough: int) -> int:
-        """Return the largest budget below one that is enough that is found to be too small."""
+        """Return the largest budget below `enough` that is found to be too small."""
         if enough not in self.simulated and self(enough - 1) == "too few":
             return enough - 1
         few = (budget for budget, verdict in self.verdicts.items() if verdict == "too few")
         low = max(budget for budget in few if budget < enough)
-        return self.halved(low, enough, {"enough", "undecided"})[0]
+        return self.bisected(low, enough, {"enough", "undecided"})[0]
 
-    def halved(self, low: int, high: int, above: set[Verdict]) -> tuple[int, int]:
-        """Return two budgets of low..high, next to each other, the upper one with such a verdict.
+    def bisected(self, low: int, high: int, above: set[Verdict]) -> tuple[int, int]:
+        """Return adjacent budgets of low..high such that the verdict on the upper is in `above`.
 
-        Where simulations decide, they need not be neighbours.
+        If simulations decide, the two need not be adjacent.
         """
         while high - low > max(1, self.coarse(high) if self.simulated & {low, high} else 1):
             middle = (low + high) // 2
@@ -333,12 +337,12 @@ class _Judge:
             (seed,) = self.seeds.spawn(1)
             result = simulate(policy, self.instance, trials=more, seed=seed)
             errors, done = errors + more - round(result.within(self.within) * more), done + more
-            self.looks += 1
+            self.comparisons += 1
             verdict = self._simulated_verdict(errors, done)
             if verdict != "undecided":
                 self.bounds_decide &= done == more
-            # A few trials cost less than bounds, and bounds less than many trials. Of other answers
-            # that are right, bounds do not know.
+            # A few trials cost less than bounds, and bounds cost less than many trials. Bounds do
+            # not include answers that count as right because of `within`.
             elif (
                 done == more
                 and (self.bounds_decide or self._simulated_verdict(0, self.trials) == "undecided")
@@ -354,13 +358,13 @@ class _Judge:
                 4 * done >= self.trials
                 and self._simulated_verdict(expected, self.trials) == "undecided"
             ):
-                break  # all trials would hardly decide
+                break  # even all trials would probably not decide
         self.simulated.add(budget)
         return verdict
 
     def _simulated_verdict(self, errors: int, trials: int) -> Verdict:
-        """Decide by simulated errors, at the risk of the latest look."""
-        risk = self.risk / (self.looks * (self.looks + 1))
+        """Return the verdict of a simulation, at the risk allotted to the latest comparison."""
+        risk = self.risk / (self.comparisons * (self.comparisons + 1))
         return self._verdict(*binomial_interval(errors, trials, risk, "exact"))
 
     def _verdict(self, low: float, high: float) -> Verdict:
@@ -369,7 +373,7 @@ class _Judge:
         return "too few" if low > self.target else "undecided"
 
     def _plan(self, budget: int) -> _Plan | None:
-        """Return the policy and its first plan, or None if it refuses the budget."""
+        """Return the policy and its first plan, or None if it does not accept the budget."""
         if budget not in self.plans:
             self.bar.update()
             self.plans[budget] = self.refusal = None
@@ -385,7 +389,7 @@ class _Judge:
         return self.plans[budget]
 
     def exact(self, budget: int) -> tuple[float, float] | None:
-        """Return the exact error probability and its tolerance, once for each plan, or None."""
+        """Return the exact error probability and its tolerance, or None; cached for each plan."""
         plan = self._plan(budget)
         if plan is None or self.within:
             return None
@@ -402,7 +406,7 @@ class _Judge:
         return self.errors[same]
 
     def least(self, enough: int) -> int:
-        """Return the least budget that is enough, given one with an exact probability."""
+        """Return the smallest budget that is enough, given one with an exact probability."""
         found = high = enough
         stride = 0
         while self._plan(high):
@@ -430,16 +434,16 @@ class _Judge:
 
 
 def _form(phase: Phase) -> FloatArray:
-    """Return how sums of rewards and standard noise make estimates, times the pulls of an arm."""
+    """Return the weights of sums of rewards and of standard noise in estimates, times the pulls."""
     noise = phase.noise.standard_deviation * max(phase.pulls, default=0)
     return np.hstack([phase.decoder @ phase.release, noise * phase.decoder])
 
 
 def _gain(first: Phase, last: Phase, instance: Instance) -> float:
-    """Return by how much plans between two may err less often than the last one does.
+    """Bound by how much plans between two may have a smaller error probability than the last.
 
-    See Notes of `smallest_budget`. It is infinite without noise, and if the plans differ in more
-    than how often they pull all arms.
+    See Notes of `smallest_budget`. The bound is infinite without noise, and if the plans differ in
+    more than the number of pulls of each arm.
     """
     best, decoder = instance.best, first.decoder
     few = first.coordinates <= 2
@@ -457,10 +461,11 @@ def _gain(first: Phase, last: Phase, instance: Instance) -> float:
 
 
 def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instance) -> FloatArray:
-    """Return bounds of the chances that up to `extra` times as many pulls use up leads D.
+    """Bound the probabilities that up to `extra` times as many pulls reduce leads D below 0.
 
-    A bound is the largest density of D, tilted by exp(-tilt D), times a bound of the mean of
-    max(exp(-tilt S) - 1, 0) / tilt, S what the pulls add; without a tilt that is max(-S, 0).
+    A bound is the largest density of D, tilted by exp(-tilt D), times a bound on the mean of
+    max(exp(-tilt S) - 1, 0) / tilt, where S is the contribution of the pulls. Without a tilt the
+    latter is max(-S, 0).
     """
     terms = independent_terms(phase, instance)
     weights = np.hstack([normals @ phase.release, normals])
@@ -478,12 +483,12 @@ def _crossings(phase: Phase, normals: FloatArray, extra: float, instance: Instan
         logs = term.log_mgf(weight * z[used]).real
         if k < len(phase.pulled):
             added[:, used] += extra * (logs[:, :2] + term.mean * weight * z[used, :2].real).T
-            # What is known is that its modulus falls up to here.
+            # The modulus is known to decrease only up to here.
             low, high = instance.laws[phase.pulled[k]].support
             falls = t[used] * np.abs(weight) * (high - low) <= math.pi * phase.pulls[k]
             logs[:, 2:] = np.where(falls, logs[:, 2:], logs[:, 1:2])
         size[used] += logs[:, 1:]
-    # The larger of two neighbours bounds what is between.
+    # The larger of two neighbouring values bounds those in between.
     size = np.exp(np.hstack([size, size[:, -1:]]))
     steps = np.diff(t, prepend=0.0, append=3 * t[:, -1:])
     density = (steps * np.maximum(size[:, :-1], size[:, 1:])).sum(axis=1) / math.pi

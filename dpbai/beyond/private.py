@@ -1,16 +1,19 @@
 r"""Which arms to pull, and how often, when each arm's sum is released with Laplace noise.
 
-This design is the book's own, not the paper's. Of an arm that is pulled n times the sum of the
-rewards is released with noise Lap(1/epsilon). Its mean is then known with a variance of at most
-1/(4n) + 2/(n epsilon)^2, and carries the information
+This design is the book's own, not the paper's. For an arm that is pulled n times, the sum of the
+rewards is released with noise Lap(1/epsilon). The estimate of its mean has a variance of at most
+1/(4n) + 2/(n epsilon)^2, and so carries the information
 
     w(n) = n^2 / (n/4 + 2/epsilon^2) = 4 n^2 / (n + c),    c = 8 / epsilon^2.
 
-For large n that is 4 (n - c), so that c, the `noise_ratio`, acts as a fixed cost in pulls of each
-arm that is pulled. The design divides N pulls so that the largest variance of a contrast of two
-arms is small, that is max (a_i - a_k)' V^-1 (a_i - a_k) with V = sum w(n_j) a_j a_j'. Without noise
-this is an XY-optimal design (Soare, Lazaric and Munos, 2014), a convex problem. With much noise few
-arms are pulled: a basis, as in a Max-Det collection.
+For large n this is about 4 (n - c), so that c, the `noise_ratio`, acts as a fixed cost, in pulls,
+of each arm that is pulled. The design divides N pulls so that the largest variance of a contrast of
+two arms is small, that is max (a_i - a_k)' V^-1 (a_i - a_k) with V = sum w(n_j) a_j a_j'. Without
+noise this is an XY-optimal design (Soare, Lazaric and Munos, 2014), a convex problem. With much
+noise few arms are pulled: a basis, as in a Max-Det collection.
+
+A `Minimax` problem minimizes that largest variance over pulls, for a given set of arms to pull and
+a given set of arms to compare. A `Division` chooses these sets and the starting points.
 """
 
 from __future__ import annotations
@@ -34,22 +37,37 @@ from dpbai.phase import Phase
 from dpbai.ranking import sorted_rows
 from dpbai.scaling import Span
 
-_AT_ONCE = 64  # so many arms are weighed together
-_ROUNDS, _MORE_ROUNDS, _NEWCOMERS = 5, 15, 24
-_STAGES = (1 / 16, 1 / 4, 1.0)
-_STEPS, _STEPS_OF_STAGE = 20, 8
-_PATIENCE, _GREAT_PATIENCE = 3, 10  # steps that gain next to nothing
-_DIVISIONS = 1025  # of pulls between two arms that are compared
-_GAP = 0.02  # between value and bound, at which the problem without noise is solved
-_LARGEST_RATIO = 1e12  # over all pulls: beyond, designs are the same
-_SMALL = 1e-3
-_LEAST = 1e-100
-_FEW, _FEW_MORE = 8, 5  # arms of which all supports are tried, without prior and with
-_CANDIDATES, _EXCHANGES, _HASTY_EXCHANGES = 8, 12, 3
-_ENTRIES = 2**14  # contrasts in all games that are played at once
-_NEAR = (1.5, 1.2, 1.1)  # times the best: candidates that are this near are played on
-_SINGLY, _MOVES = 16, 20  # up to so many pulls of each arm, pulls are moved one by one
-_RIDGE, _HOPELESS, _PARALLEL = 1e-13, 1e9, 1e-12
+# Sizes of problems.
+_MANY = 64  # with more arms than this, the search begins with some of them and stops earlier
+_FEW, _FEW_WITH_PRIOR = 8, 5  # up to so many arms, all supports are tried
+_ENTRIES = 2**14  # variances of contrasts that are held in memory at once
+_SINGLY = 16  # up to so many pulls an arm, pulls are exchanged one at a time
+_DIVISIONS = 1025  # that are compared of pulls between two arms
+_LARGEST_RATIO = 1e12  # noise ratio over all pulls; designs are the same beyond
+
+# Multiplicative updates: how many, and when they stop.
+_STAGES = (1 / 16, 1 / 4, 1.0)  # shares of the noise ratio, raised from one solution to the next
+_STEPS, _STEPS_OF_STAGE = 20, 8  # updates in the last stage, and in the others
+_PATIENCE, _QUICK_PATIENCE = 10, 3  # updates without progress after which they stop
+_PROGRESS = 1e-3  # relative decrease of the largest variance that counts as progress
+_NEAR = (1.5, 1.2, 1.1)  # starts are given up if this many times worse than the best so far
+
+# Rounds in which arms enter the problem without noise.
+_ROUNDS, _QUICK_ROUNDS = 15, 5
+_ENTERING = 24  # arms that enter in one round
+_GAP = 0.02  # relative optimality gap at which the problem counts as solved
+
+# The local search by exchanges of arms, then of single pulls.
+_SMALL_SHARE = 1e-3  # arms with a smaller share of the pulls are dropped first
+_NEIGHBOURS = 8  # neighbours of a division from which updates are started
+_EXCHANGES, _QUICK_EXCHANGES = 12, 3  # the most exchanges of arms
+_MOVES = 20  # the most exchanges of single pulls
+
+# Numerical safeguards.
+_LEAST = 1e-100  # keeps denominators positive
+_RIDGE = 1e-13  # relative addition to V's diagonal
+_SINGULAR = 1e9  # supports this many times worse than the best do not determine all contrasts
+_PARALLEL = 1e-12  # 1 - cos^2 of two vectors that count as parallel
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +79,12 @@ class PrivateDesign:
     pulls : ndarray of int, shape (K,)
         How often to pull each arm.
     variance : float
-        The largest variance of a contrast of two arms under these pulls; of more than 64 arms, the
-        256 that lie farthest out are compared.
+        The largest variance of a contrast of two arms under these pulls. With more than 64 arms,
+        only the 256 that lie farthest out are compared.
     bound : float
-        No division of the pulls, in fractions or not, makes every variance smaller than this. It is
-        sharp without noise; the more noise, the looser, since only one arm has a fixed cost in it.
+        A lower bound on the largest variance under any division of the pulls, in whole numbers or
+        fractions. It is sharp without noise and becomes looser with more noise, since it includes
+        the fixed cost of only one arm.
     """
 
     pulls: IntArray
@@ -74,9 +93,9 @@ class PrivateDesign:
 
 
 def noise_ratio(epsilon: float, pulls: int) -> float:
-    """Return 8 / epsilon^2, the variance of a noise over the largest variance of a reward.
+    """Return 8 / epsilon^2, the variance of the noise over the largest variance of a reward.
 
-    It is at most 10^12 times all `pulls`.
+    The result is at most 10^12 times the number of `pulls`.
     """
     return float(min(np.sqrt(8) / epsilon, np.sqrt(_LARGEST_RATIO * pulls)) ** 2)
 
@@ -89,34 +108,36 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
     vectors : array_like of shape (K, d)
         Feature vectors of K >= 1 arms, of any rank r.
     pulls : int
-        N, how many pulls there are; at least r.
+        N, the number of pulls to divide; at least r.
     epsilon : float
         Privacy parameter, positive; infinity means no noise.
 
     Returns
     -------
     PrivateDesign
-        It spends all pulls but a few that would make no largest variance smaller. Of copies of an
-        arm, the first in the list is pulled for all.
+        All pulls are spent, except a few that would not decrease the largest variance. If arms
+        have equal feature vectors, only the first of them is pulled.
 
     Notes
     -----
-    Only the longest of parallel arms is worth a pull, and an arm and its negative are parallel.
+    Of parallel arms, only the longest is pulled. An arm and its negative are parallel.
 
-    Two players take turns. The weight of a contrast grows in proportion to its variance; the pulls
-    of an arm grow with what one more pull takes off the weighted variance, to the power 0.4.
-    Without noise that converges to the optimum, and the weights bound the distance: the inverse of
-    the weighted variance is a concave function of the pulls. With noise, w(n) lies below its chord
-    from 0 to N, and the problem of the chord is one without noise.
+    The minimax problem is solved by multiplicative weights. The weight of a contrast is multiplied
+    by its variance, and the pulls of an arm by the rate at which the weighted variance decreases
+    with them, to the power 0.4. Without noise this converges to the optimum, and the weights
+    give a lower bound, since the inverse of the weighted variance is a concave function of the
+    pulls. With noise, w(n) lies below its chord from 0 to N, and replacing w by the chord leaves a
+    problem without noise.
 
-    With noise there are many local optima. Of at most 8 arms all supports are tried. Of more, the
-    search begins at the chord's solution, with the noise raised in stages, and at a swap-optimal
-    basis. It drops arms while that makes the largest variance smaller, then drops, exchanges or
-    adds one at a time. What it finds is rounded by largest remainders, and single pulls are moved.
+    With noise there are many local optima. With at most 8 arms, all supports are tried. With more
+    arms, the search starts from the solution for the chord, raising the noise in stages, and from a
+    swap-optimal basis. It drops arms while the largest variance decreases, and then drops,
+    exchanges or adds one arm at a time. The result is rounded by largest remainders, and single
+    pulls are exchanged.
 
-    Against the best of all supports and divisions of 12 to 20 pulls, on 538 small cases (0/1 and
-    +-1 cubes, simplices, factorials, tables with dummy columns, copies, normal vectors) the largest
-    variance was on average 0.2 % above, and at worst 10 %.
+    The result was compared with the best of all supports and divisions of 12 to 20 pulls in 538
+    small cases (0/1 and +-1 cubes, simplices, factorials, tables with dummy columns, copies, normal
+    vectors). The largest variance was 0.2 % larger on average, and 10 % larger at worst.
     """
     array = _check.matrix(vectors, "vectors", least_rows=1)
     first, _ = distinct(array)
@@ -130,7 +151,7 @@ def private_design(vectors: ArrayLike, *, pulls: int, epsilon: float) -> Private
 
 
 def laplace(epsilon: float, pulls: int = 1) -> Noise:
-    """Return Lap(1/(epsilon n)), the noise on a mean of n pulls, or for 1 on a sum; or none."""
+    """Return Lap(1/(epsilon n)), the noise on a mean of n `pulls` (n = 1: on a sum), or none."""
     return NoNoise() if math.isinf(epsilon) else Laplace(1 / epsilon / pulls)
 
 
@@ -146,9 +167,9 @@ def every_sum(index: int, sizes: Sequence[int], pulls: int, epsilon: float) -> P
 
 
 def distinct(vectors: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return the first of each set of equal rows, in the order of `sorted_rows`, and places in it.
+    """Return `first`, the index of the first of each set of equal rows, and `places`.
 
-    Row i equals the row `first[places[i]]`.
+    The sets are in the order of `sorted_rows`, and row i equals row `first[places[i]]`.
     """
     order, begins = sorted_rows(vectors)
     places = np.empty(len(order), dtype=np.int64)
@@ -162,11 +183,11 @@ def information(pulls: ArrayLike, noise_ratio: float) -> FloatArray:
     return 4 * n**2 / np.maximum(n + noise_ratio, _LEAST)
 
 
-class Position(NamedTuple):
-    """Where the two players stand in each of B games.
+class Iterate(NamedTuple):
+    """Iterates of multiplicative weights from B starts, which are updated together.
 
-    Pulls of m arms, shape (B, m), some of them 0, which they stay; weights on the contrasts of n
-    rivals, shape (B, n, n); and the largest variances of a contrast, shape (B,).
+    Pulls of m arms, shape (B, m), where zeros stay zeros; weights on the contrasts of n arms, shape
+    (B, n, n); and the largest variance of a contrast, shape (B,).
     """
 
     pulls: FloatArray
@@ -174,157 +195,159 @@ class Position(NamedTuple):
     values: FloatArray
 
     @classmethod
-    def begin(cls, pulls: FloatArray, weights: FloatArray) -> Position:
-        """Return games that begin at the pulls, of shape (B, m), with the same weights for all."""
+    def start(cls, pulls: FloatArray, weights: FloatArray) -> Iterate:
+        """Return starts at these pulls, of shape (B, m), all with the same weights."""
         return cls(pulls, np.repeat(weights, len(pulls), axis=0), np.full(len(pulls), np.inf))
 
-    def some(self, games: IntArray | list[int]) -> Position:
-        """Return some of the games."""
-        return Position(*(each[games] for each in self))
+    def take(self, starts: IntArray | list[int]) -> Iterate:
+        """Return the iterates from some of the starts."""
+        return Iterate(*(each[starts] for each in self))
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
-    """Pulls of arms `pulled` against contrasts of arms `facing`, with a `share` of the noise.
+class Minimax:
+    """Minimize the largest variance of a contrast of `compared` arms by pulls of `pulled` arms.
 
-    `prior` is the information on theta before any pull, and `total` the pulls to divide.
+    Both are arrays of feature vectors. `prior` is the information on theta before any pull, `total`
+    the number of pulls, and `noise_share` the share of the noise ratio that is applied.
     """
 
     pulled: FloatArray
-    facing: FloatArray
+    compared: FloatArray
     prior: FloatArray
     total: int
     noise_ratio: float
     patience: int
-    share: float = 1.0
+    noise_share: float = 1.0
 
     @property
     def scale(self) -> float:
-        """What makes the information of all pulls on one arm the same at all stages."""
-        return 4 * (self.total + self.share * self.noise_ratio) / (self.total + self.noise_ratio)
+        """A factor that makes the information of all pulls on one arm the same in all stages."""
+        ratio = self.noise_share * self.noise_ratio
+        return 4 * (self.total + ratio) / (self.total + self.noise_ratio)
 
     def information(self, pulls: FloatArray | IntArray) -> FloatArray:
-        """Return the information that the pulls of each arm carry, with the share of the noise."""
-        return information(pulls, self.share * self.noise_ratio) * (self.scale / 4)
+        """Return the information that the pulls of each arm carry at this share of the noise."""
+        return information(pulls, self.noise_share * self.noise_ratio) * (self.scale / 4)
 
     def moments(self, pulls: FloatArray | IntArray) -> FloatArray:
         """Return V for each of B divisions, shape (B, r, r)."""
         each = self.information(pulls)
         moments = self.prior + (self.pulled.T * each[:, None, :]) @ self.pulled
-        # Where pulls do not tell all contrasts, variances are to be very large, not infinite.
+        # Variances of contrasts that the pulls do not determine become very large, not infinite.
         ridge = _RIDGE * moments.diagonal(axis1=1, axis2=2).max(axis=1)
         return np.asarray(moments + ridge[:, None, None] * np.eye(moments.shape[1]))
 
     def contrasts(self, pulls: FloatArray | IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return variances of the rivals' contrasts, and what whitens vectors, and the rivals."""
+        """Return the variances of the contrasts, the whitening matrix, and the whitened arms."""
         whiten = np.linalg.inv(np.linalg.cholesky(self.moments(pulls))).transpose(0, 2, 1)
-        white = self.facing @ whiten
+        white = self.compared @ whiten
         gram = white @ white.transpose(0, 2, 1)
         square = gram.diagonal(axis1=1, axis2=2)
         variances = square[:, :, None] + square[:, None, :] - 2 * gram
         return np.maximum(variances, 0.0), whiten, white
 
-    def play(self, start: Position, steps: int) -> Position:
-        """Let the two players move until neither gains much; return their best positions."""
+    def solve(self, start: Iterate, steps: int) -> Iterate:
+        """Update pulls and weights in turn, at most `steps` times; return the best iterates."""
         pulls, weights, values = start
-        best, stale = start._replace(values=np.full_like(values, np.inf)), np.zeros(len(values))
-        ratio = self.share * self.noise_ratio
+        best, stalled = start._replace(values=np.full_like(values, np.inf)), np.zeros(len(values))
+        ratio = self.noise_share * self.noise_ratio
         for _ in range(steps):
             variances, whiten, white = self.contrasts(pulls)
             values = variances.max(axis=(1, 2))
-            stale = np.where(values < best.values * (1 - _SMALL), 0, stale + 1)
-            # Without noise the last position is as good as any, and the play goes on from there.
-            better = (values < best.values * (1 - TIE)) | (self.share == 0)
-            moved = zip((pulls, weights, values), best, strict=True)
-            best = Position(
-                *(np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in moved)
+            stalled = np.where(values < best.values * (1 - _PROGRESS), 0, stalled + 1)
+            # Without noise, the last iterate is returned: later calls continue from it.
+            better = (values < best.values * (1 - TIE)) | (self.noise_share == 0)
+            pairs = zip((pulls, weights, values), best, strict=True)
+            best = Iterate(
+                *(np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs)
             )
-            if ((stale >= self.patience) & (self.share > 0) | (values == 0)).all():
+            if ((stalled >= self.patience) & (self.noise_share > 0) | (values == 0)).all():
                 break
             weights = weights * (variances / np.maximum(values, _LEAST)[:, None, None])
             weights *= 2 / np.maximum(weights.sum(axis=(1, 2)), _LEAST)[:, None, None]
             slope = pulls * (pulls + 2 * ratio) / np.maximum(pulls + ratio, _LEAST) ** 2
-            grown = pulls * (_gains(weights, white, self.pulled @ whiten) * slope) ** 0.4
-            sums = grown.sum(axis=1, keepdims=True)
-            # Of arms alike only rounding errors are left to play for.
-            pulls = np.where(sums > 0, grown * (self.total / np.maximum(sums, _LEAST)), pulls)
+            updated = pulls * (_gains(weights, white, self.pulled @ whiten) * slope) ** 0.4
+            sums = updated.sum(axis=1, keepdims=True)
+            # The sum is 0 if all arms are alike, so that no pull decreases any variance.
+            pulls = np.where(sums > 0, updated * (self.total / np.maximum(sums, _LEAST)), pulls)
         return best
 
-    def race(self, pulls: FloatArray, weights: FloatArray) -> Position:
-        """Play from B divisions at once, and play on those that are near the best."""
-        found = Position.begin(pulls, weights)
-        most = self.at_once
+    def solve_from(self, pulls: FloatArray, weights: FloatArray) -> Iterate:
+        """Solve from B divisions, giving up those that fall behind the best."""
+        found = Iterate.start(pulls, weights)
+        most = self.batch
         for within in _NEAR:
-            found = self.play(found, _STEPS_OF_STAGE)
+            found = self.solve(found, _STEPS_OF_STAGE)
             near = ascending(found.values)[:most]
-            found = found.some(near[found.values[near] <= found.values.min() * within])
+            found = found.take(near[found.values[near] <= found.values.min() * within])
             most = max(1, most // 2)
-        return self.play(found, _STEPS)
+        return self.solve(found, _STEPS)
 
     @property
-    def at_once(self) -> int:
-        """How many games are played at once after the first steps."""
-        return max(2, _ENTRIES // len(self.facing) ** 2)
+    def batch(self) -> int:
+        """The largest number of starts that are continued after the first updates."""
+        return max(2, _ENTRIES // len(self.compared) ** 2)
 
-    def all_supports(self, least: int) -> Position:
-        """Play on all sets of at least so many arms, each begun with equal pulls."""
+    def all_supports(self, least: int) -> Iterate:
+        """Solve on all sets of at least `least` arms, starting from equal pulls of each."""
         arms = np.arange(len(self.pulled))
         some = np.arange(2 ** len(arms))[:, None] >> arms & 1
         some = some[some.sum(axis=1) >= least]
         pulls = some * (self.total / some.sum(axis=1, keepdims=True))
-        weights = _even(len(self.facing))
-        values = self._weighted(pulls, weights)
-        return self.race(pulls[values <= _HOPELESS * values.min()], weights)
+        weights = _equal_weights(len(self.compared))
+        values = self._mean_variance(pulls, weights)
+        return self.solve_from(pulls[values <= _SINGULAR * values.min()], weights)
 
-    def drop(self, best: Position) -> Position:
-        """Drop the arms of the fewest pulls, then one at a time, while the variance falls."""
-        few = best.pulls <= _SMALL * self.total
+    def eliminate(self, best: Iterate) -> Iterate:
+        """Drop arms with hardly any pulls, then one at a time while the variance decreases."""
+        few = best.pulls <= _SMALL_SHARE * self.total
         near = np.where(few, 0.0, best.pulls)
         near *= self.total / near.sum()
         while len(near):
-            least = first_smallest(self._weighted(near, best.weights))
-            fewer = self.play(Position.begin(near[[least]], best.weights), 2 * _STEPS_OF_STAGE)
+            least = first_smallest(self._mean_variance(near, best.weights))
+            fewer = self.solve(Iterate.start(near[[least]], best.weights), 2 * _STEPS_OF_STAGE)
             if fewer.values[0] > best.values[0] * (1 + TIE):
                 break
             best, near = fewer, self._without_one(fewer.pulls[0])
         return best
 
-    def exchange(self, best: Position) -> Position:
-        """Drop, exchange or add an arm while that makes the largest variance smaller.
+    def exchange(self, best: Iterate) -> Iterate:
+        """Drop, exchange or add an arm while this decreases the largest variance.
 
-        Returns the best position first, and after it what the last round came to.
+        Returns the best iterate, followed by those of the last round.
         """
-        played = best
-        for _ in range(_EXCHANGES if self.at_once >= _CANDIDATES else _HASTY_EXCHANGES):
-            weights = (best.weights + _even(len(self.facing))) / 2
+        solved = best
+        for _ in range(_EXCHANGES if self.batch >= _NEIGHBOURS else _QUICK_EXCHANGES):
+            weights = (best.weights + _equal_weights(len(self.compared))) / 2
             near, values = self._neighbours(best.pulls[0], weights)
-            tried = ascending(values)[: min(_CANDIDATES, self.at_once)]
-            tried = tried[values[tried] <= 2 * self._weighted(best.pulls, weights)]
+            tried = ascending(values)[: min(_NEIGHBOURS, self.batch)]
+            tried = tried[values[tried] <= 2 * self._mean_variance(best.pulls, weights)]
             if not tried.size:
                 break
-            played = self.race(near[tried], weights)
-            found = first_smallest(played.values)
-            if not played.values[found] < best.values[0] * (1 - _SMALL):
+            solved = self.solve_from(near[tried], weights)
+            found = first_smallest(solved.values)
+            if not solved.values[found] < best.values[0] * (1 - _PROGRESS):
                 break
-            best = played.some([found])
-        return Position(*map(np.concatenate, zip(best, played, strict=True)))
+            best = solved.take([found])
+        return Iterate(*map(np.concatenate, zip(best, solved, strict=True)))
 
-    def rounded(self, found: Position) -> IntArray:
-        """Return the best division in whole pulls that is near the positions found."""
-        near = ascending(found.values)[: 2 * _CANDIDATES]
+    def rounded(self, found: Iterate) -> IntArray:
+        """Return the best whole pulls that rounding and exchanges of pulls make of iterates."""
+        near = ascending(found.values)[: 2 * _NEIGHBOURS]
         near = near[found.values[near] <= found.values[near[0]] * _NEAR[-1]]
         whole = [each for pulls in found.pulls[near] for each in whole_pulls(pulls, self.total)]
-        moved = [self._moved(each) for each in whole]
-        return moved[first_smallest([value for _, value in moved])][0]
+        improved = [self._exchange_pulls(each) for each in whole]
+        return improved[first_smallest([value for _, value in improved])][0]
 
-    def _moved(self, whole: IntArray) -> tuple[IntArray, float]:
-        """Move single pulls from arm to arm while that makes the largest variance smaller."""
+    def _exchange_pulls(self, whole: IntArray) -> tuple[IntArray, float]:
+        """Move single pulls between arms while this decreases the largest variance."""
         value = float(self.contrasts(whole[None])[0].max())
         each = np.eye(len(whole), dtype=np.int64)
         for _ in range(_MOVES):
             arms = np.flatnonzero(whole)
-            games = len(arms) * len(whole)
-            if self.total > _SINGLY * len(arms) or games > _SINGLY * self.at_once:
+            moves = len(arms) * len(whole)
+            if self.total > _SINGLY * len(arms) or moves > _SINGLY * self.batch:
                 break
             near = whole + (each[:, None] - each[arms]).reshape(-1, len(whole))
             values = self.contrasts(near)[0].max(axis=(1, 2))
@@ -334,13 +357,13 @@ class Game:
             whole, value = near[least], float(values[least])
         return whole, value
 
-    def _weighted(self, pulls: FloatArray, weights: FloatArray) -> FloatArray:
+    def _mean_variance(self, pulls: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the weighted mean of the variances under each of B divisions."""
         inverse = np.linalg.inv(self.moments(pulls))
-        return np.asarray((inverse * _weighted_contrasts(weights, self.facing)).sum(axis=(1, 2)))
+        return np.asarray((inverse * _weighted_contrasts(weights, self.compared)).sum(axis=(1, 2)))
 
     def _without_one(self, pulls: FloatArray) -> FloatArray:
-        """Return divisions with one arm less; the others share its pulls by theirs."""
+        """Return divisions with one arm less, the pulls of the others scaled up to the total."""
         some = np.flatnonzero(pulls)
         if some.size == 1:
             return np.empty((0, len(pulls)))
@@ -348,16 +371,16 @@ class Game:
         return np.asarray(near * (self.total / near.sum(axis=1, keepdims=True)))
 
     def _neighbours(self, pulls: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return divisions with an arm less, more, or in place of another, and weighted means."""
+        """Return divisions with an arm dropped, added or exchanged, and their mean variances."""
         some, others = np.flatnonzero(pulls), np.flatnonzero(pulls == 0)
         each, size = np.eye(len(pulls)), len(some)
         more = (pulls * size + self.total * each[others]) / (size + 1)
         near = np.vstack([self._without_one(pulls), more])
-        values = self._weighted(near, weights)
-        # A swap changes V by rank two: U = (a_in, a_out), V + U D U' with D = diag(w, -w). By
+        values = self._mean_variance(near, weights)
+        # An exchange changes V to V + U D U' with U = (a_in, a_out) and D = diag(w, -w). By
         # Woodbury's identity tr(V^-1 M) falls by tr((D^-1 + U' V^-1 U)^-1 U' V^-1 M V^-1 U).
         inverse = np.linalg.inv(self.moments(pulls[None]))[0]
-        weighted = _weighted_contrasts(weights, self.facing)[0]
+        weighted = _weighted_contrasts(weights, self.compared)[0]
         half = self.pulled @ inverse
         shared, gained = half @ self.pulled.T, half @ weighted @ half.T
         price = 1 / np.maximum(self.information(pulls[some]), _LEAST)
@@ -368,17 +391,24 @@ class Game:
         falls = gained.diagonal()[others] * out + gained.diagonal()[some][:, None] * into
         falls = (falls - 2 * gained[both] * shared[both]) / determinant
         moved = pulls[some][:, None]
-        swaps = pulls - (moved * each[some])[:, None] + moved[:, None] * each[others]
-        near = np.vstack([near, swaps.reshape(-1, len(pulls))])
+        exchanges = pulls - (moved * each[some])[:, None] + moved[:, None] * each[others]
+        near = np.vstack([near, exchanges.reshape(-1, len(pulls))])
         return near, np.append(values, ((inverse * weighted).sum() - falls).ravel())
 
 
 class Division:
-    """A search for the best division of pulls; see `private_design`.
+    """A search for the best division of pulls among arms; see `private_design`.
 
-    The vectors are distinct, in coordinates of order one. One pull each of the arms of the basis
-    tells all contrasts, which is of no account if there is information on theta already, positive
-    definite. An object does not change: what it keeps is the same whoever computes it.
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, r)
+        Distinct vectors, in coordinates of order one.
+    basis : array_like of int
+        Arms of which one pull each determines all contrasts; ignored with a prior.
+    noise_ratio : float
+        8 / epsilon^2.
+    prior : ndarray of shape (r, r), optional
+        Information on theta before any pull, positive definite.
     """
 
     def __init__(
@@ -390,58 +420,60 @@ class Division:
     ) -> None:
         self.vectors, self.noise_ratio = vectors, noise_ratio
         self.basis = np.asarray(basis, dtype=np.int64)
-        self.fresh = prior is None
+        self.has_prior = prior is not None
         self.prior = np.zeros((vectors.shape[1],) * 2) if prior is None else prior
-        self.hurried = not self.fresh or len(vectors) > _AT_ONCE
+        self.quick = self.has_prior or len(vectors) > _MANY
 
     @one_thread
     def best(self, pulls: int) -> PrivateDesign:
-        """Return a division of so many pulls, at least as many as the basis has arms."""
+        """Return the best division found of `pulls`, at least as many as the basis has arms."""
         if not self.vectors.any():
             return PrivateDesign(np.zeros(len(self.vectors), dtype=np.int64), 0.0, 0.0)
-        if not self.fresh and len(self.vectors) == 2:
+        if self.has_prior and len(self.vectors) == 2:
             return self._of_two(pulls)
-        arms, rivals, position, bound = self._chord if self.fresh else self._start
-        game = self._game(arms, rivals, pulls)
-        position = position._replace(pulls=position.pulls * pulls)
-        if len(arms) <= (_FEW if self.fresh else _FEW_MORE):
-            found = game.all_supports(max(1, len(self.basis)))
+        arms, compared, start, bound = self._initial if self.has_prior else self._chord_solution
+        problem = self._problem(arms, compared, pulls)
+        found = start._replace(pulls=start.pulls * pulls)
+        if len(arms) <= (_FEW_WITH_PRIOR if self.has_prior else _FEW):
+            found = problem.all_supports(max(1, len(self.basis)))
         else:
-            for share in _STAGES if self.fresh else (0.0, *_STAGES):
+            for share in (0.0, *_STAGES) if self.has_prior else _STAGES:
                 steps = {0.0: _STEPS, 1.0: 2 * _STEPS}.get(share, _STEPS_OF_STAGE)
-                position = replace(game, share=share).play(position, steps)
-            found = game.drop(position)
-            if self.fresh:
-                found = self._exchanged(game, found, np.isin(arms, self.basis))
+                found = replace(problem, noise_share=share).solve(found, steps)
+            found = problem.eliminate(found)
+            if not self.has_prior:
+                found = self._exchanged(problem, found, np.isin(arms, self.basis))
         whole = np.zeros(len(self.vectors), dtype=np.int64)
-        whole[arms] = game.rounded(found)
+        whole[arms] = problem.rounded(found)
         bound /= float(information(pulls, self.noise_ratio))
-        return PrivateDesign(whole, self._largest(rivals, whole), bound)
+        return PrivateDesign(whole, self._largest(compared, whole), bound)
 
-    def _exchanged(self, game: Game, found: Position, basis: NDArray[np.bool_]) -> Position:
-        """Return what exchanges come to, from what was found, or from the basis, or from both."""
-        equal = basis[None] * (game.total / np.count_nonzero(basis))
-        start = Position.begin(equal, _even(len(game.facing)))
-        starts = [found, game.drop(game.play(start, 2 * _STEPS))]
-        if len(game.facing) > _AT_ONCE / 2:
+    def _exchanged(self, problem: Minimax, found: Iterate, basis: NDArray[np.bool_]) -> Iterate:
+        """Exchange arms from two starts, `found` and the basis; with many arms from the better."""
+        equal = basis[None] * (problem.total / np.count_nonzero(basis))
+        start = Iterate.start(equal, _equal_weights(len(problem.compared)))
+        starts = [found, problem.eliminate(problem.solve(start, 2 * _STEPS))]
+        if len(problem.compared) > _MANY / 2:
             starts = [starts[first_smallest([each.values[0] for each in starts])]]
-        ends = [game.exchange(each) for each in starts]
-        return Position(*map(np.concatenate, zip(*ends, strict=True)))
+        ends = [problem.exchange(each) for each in starts]
+        return Iterate(*map(np.concatenate, zip(*ends, strict=True)))
 
-    def _game(self, arms: IntArray, rivals: IntArray, pulls: int, share: float = 1.0) -> Game:
-        patience = _PATIENCE if self.hurried else _GREAT_PATIENCE
-        pulled, facing = self.vectors[arms], self.vectors[rivals]
-        return Game(pulled, facing, self.prior, pulls, self.noise_ratio, patience, share)
+    def _problem(
+        self, arms: IntArray, compared: IntArray, pulls: int, noise_share: float = 1.0
+    ) -> Minimax:
+        patience = _QUICK_PATIENCE if self.quick else _PATIENCE
+        vectors = self.vectors[arms], self.vectors[compared]
+        return Minimax(*vectors, self.prior, pulls, self.noise_ratio, patience, noise_share)
 
     def _of_two(self, pulls: int) -> PrivateDesign:
-        """Compare all divisions between two arms, or a thousand of them.
+        """Compare all divisions between two arms, or about a thousand of them.
 
-        Estimates with covariance C = (p, q; q, r) so far will have (C^-1 + diag(w))^-1.
+        If the estimates so far have covariance C = (p, q; q, r), it becomes (C^-1 + diag(w))^-1.
         """
         first = np.unique(np.linspace(0, pulls, _DIVISIONS).round())
         one, other = (information(n, self.noise_ratio) for n in (first, pulls - first))
-        # p + r - 2 q and p r - q^2 come from the contrast: as differences they would have no digits
-        # left where arms are nearly alike.
+        # p + r - 2 q and p r - q^2 are computed from the contrast: as differences they would lose
+        # all digits where the two arms are nearly equal.
         whiten = whitening(self.vectors, np.zeros(2), self.prior)
         arm, contrast = self.vectors[0] @ whiten, (self.vectors[1] - self.vectors[0]) @ whiten
         p, shared, gap = arm @ arm, arm @ contrast, contrast @ contrast
@@ -454,66 +486,65 @@ class Division:
         return PrivateDesign(whole, float(variances[best]), 0.0)
 
     @cached_property
-    def _start(self) -> tuple[IntArray, IntArray, Position, float]:
-        """Where a search begins, with shares of the pulls for pulls: all share alike."""
-        if self.fresh and len(self.vectors) > _AT_ONCE:  # the basis, and the ends of all axes
+    def _initial(self) -> tuple[IntArray, IntArray, Iterate, float]:
+        """The first arms to pull and to compare, equal shares of the pulls, and the bound 0."""
+        if not self.has_prior and len(self.vectors) > _MANY:  # the basis, and the ends of all axes
             ends = self.vectors.argmax(axis=0), self.vectors.argmin(axis=0)
-            arms = rivals = np.unique(np.concatenate([self.basis, *ends]))
+            arms = compared = np.unique(np.concatenate([self.basis, *ends]))
         else:
-            arms, rivals = _longest(self.vectors), np.arange(len(self.vectors))
+            arms, compared = _longest(self.vectors), np.arange(len(self.vectors))
         shares = np.full((1, len(arms)), 1 / len(arms))
-        return arms, rivals, Position.begin(shares, _even(len(rivals))), 0.0
+        return arms, compared, Iterate.start(shares, _equal_weights(len(compared))), 0.0
 
     @cached_property
-    def _chord(self) -> tuple[IntArray, IntArray, Position, float]:
-        """Solve the problem of w's chord; of many arms, let in those that are missing by rounds.
+    def _chord_solution(self) -> tuple[IntArray, IntArray, Iterate, float]:
+        """The solution with w replaced by its chord; many arms enter the problem in rounds.
 
-        Without prior information it does not depend on the number of pulls. Returns the arms to
-        pull, the arms whose contrasts count, the position, with shares of the pulls for pulls, and
-        the bound times w(N).
+        Without prior information it does not depend on the number of pulls: the arms to pull, the
+        arms to compare, the iterate in shares of the pulls, and the bound times w(N).
         """
-        arms, rivals, position, bound = self._start
-        for _ in range(_ROUNDS if self.hurried else _MORE_ROUNDS):
-            game = self._game(arms, rivals, 1, share=0.0)
-            position = game.play(position, _STEPS)
-            pulls, weights, values = position
-            variances, whiten, white = game.contrasts(pulls)
-            everyone = self.vectors @ whiten[0]
-            gains = _gains(weights, white, everyone[None])[0] * game.scale
+        arms, compared, found, bound = self._initial
+        for _ in range(_QUICK_ROUNDS if self.quick else _ROUNDS):
+            problem = self._problem(arms, compared, 1, noise_share=0.0)
+            found = problem.solve(found, _STEPS)
+            pulls, weights, values = found
+            variances, whiten, white = problem.contrasts(pulls)
+            every = self.vectors @ whiten[0]
+            gains = _gains(weights, white, every[None])[0] * problem.scale
             mean = float((weights * variances).sum() / 2)
             slack = gains.max() - pulls[0] @ gains[arms]
             bound = max(bound, mean**2 / (mean + slack) if mean > 0 else 0.0)
             if values[0] <= bound * (1 + _GAP):
                 break
-            if len(rivals) == len(self.vectors):
+            if len(compared) == len(self.vectors):
                 continue
-            far = ((everyone - weights[0].sum(axis=1) @ white[0] / 2) ** 2).sum(axis=1)
-            new_rivals = _newcomers(far, rivals, values[0] / 4)
-            new_arms = _newcomers(gains, arms, gains[arms].max() * (1 + _SMALL))
-            arms, rivals = np.append(arms, new_arms), np.append(rivals, new_rivals)
+            far = ((every - weights[0].sum(axis=1) @ white[0] / 2) ** 2).sum(axis=1)
+            new_compared = _entering(far, compared, values[0] / 4)
+            new_arms = _entering(gains, arms, gains[arms].max() * (1 + _PROGRESS))
+            arms, compared = np.append(arms, new_arms), np.append(compared, new_compared)
             shares = np.append(pulls[0], np.full(new_arms.size, 1 / len(arms)))
-            even = _even(len(rivals))
-            even[:, : len(weights[0]), : len(weights[0])] += weights[0]
-            position = Position.begin(shares[None] / shares.sum(), even / 2)
-        return arms, rivals, position, bound * float(information(1, self.noise_ratio))
+            equal = _equal_weights(len(compared))
+            equal[:, : len(weights[0]), : len(weights[0])] += weights[0]
+            found = Iterate.start(shares[None] / shares.sum(), equal / 2)
+        return arms, compared, found, bound * float(information(1, self.noise_ratio))
 
-    def _largest(self, rivals: IntArray, pulls: IntArray) -> float:
-        """Return `PrivateDesign.variance`, the largest of a contrast."""
+    def _largest(self, compared: IntArray, pulls: IntArray) -> float:
+        """Return `PrivateDesign.variance`, the largest variance of a contrast."""
         each = information(pulls[pulls > 0], self.noise_ratio)
         white = self.vectors @ whitening(self.vectors[pulls > 0], each, self.prior)
-        if len(rivals) < len(white):
-            far = ((white - white[rivals].mean(axis=0)) ** 2).sum(axis=1)
-            rivals = np.argsort(-far)[: 4 * _AT_ONCE]
-        gram = white[rivals] @ white[rivals].T
+        if len(compared) < len(white):
+            far = ((white - white[compared].mean(axis=0)) ** 2).sum(axis=1)
+            compared = np.argsort(-far)[: 4 * _MANY]
+        gram = white[compared] @ white[compared].T
         square = gram.diagonal()
         return max(0.0, float((square[:, None] + square - 2 * gram).max()))
 
 
 def whole_pulls(pulls: FloatArray, total: int) -> list[IntArray]:
-    """Round to whole pulls, at least one for each arm of any, by largest remainders.
+    """Round to whole pulls by largest remainders, with at least one for each arm that has any.
 
-    Where arms with equal remainders would have to share pulls unevenly, there are two answers:
-    without these pulls, and with them.
+    If pulls are left over for some, but not all, of the arms with equal remainders, there are two
+    answers: without these pulls, and with them.
     """
     arms = np.flatnonzero(pulls)
     arms = arms[ascending(-pulls[arms])[:total]]
@@ -525,7 +556,7 @@ def whole_pulls(pulls: FloatArray, total: int) -> list[IntArray]:
     remainders = above - down
     order = ascending(-np.maximum(remainders, 0.0))
     answers = [down.copy()]
-    if left < 0:  # rounding errors of as many pulls as a double can count
+    if left < 0:  # from rounding errors, near the largest number of pulls that a double can count
         answers[0][ascending(-above)[:-left]] -= 1
     elif left:
         last = remainders[order[min(left, len(arms) - 1)]]
@@ -538,36 +569,36 @@ def whole_pulls(pulls: FloatArray, total: int) -> list[IntArray]:
 
 
 def _longest(vectors: FloatArray) -> IntArray:
-    """Return the longest of each set of parallel vectors, the first of several; none that is 0."""
+    """Return the index of the longest of each set of parallel vectors, leaving out zeros."""
     lengths = np.linalg.norm(vectors, axis=1)
     units = vectors / np.maximum(lengths, _LEAST)[:, None]
     parallel = (units @ units.T) ** 2 >= 1 - _PARALLEL
     longer = lengths > lengths[:, None] * (1 + TIE)
     before = np.tri(len(vectors), k=-1, dtype=np.bool_) & ~longer.T
-    beaten = (parallel & (longer | before)).any(axis=1)
-    return np.flatnonzero(~beaten & (lengths > 0))
+    dominated = (parallel & (longer | before)).any(axis=1)
+    return np.flatnonzero(~dominated & (lengths > 0))
 
 
-def _even(rivals: int) -> FloatArray:
-    """Return equal weights on all contrasts of so many arms, for one game."""
-    return np.asarray((1 - np.eye(rivals)) / max(1, rivals * (rivals - 1) / 2))[None]
+def _equal_weights(arms: int) -> FloatArray:
+    """Return equal weights on all contrasts of so many arms, shape (1, arms, arms)."""
+    return np.asarray((1 - np.eye(arms)) / max(1, arms * (arms - 1) / 2))[None]
 
 
-def _weighted_contrasts(weights: FloatArray, rivals: FloatArray) -> FloatArray:
-    """Return the sum of weight_ik (a_i - a_k) (a_i - a_k)' over pairs, for each game."""
-    spread = weights.sum(axis=2)[:, :, None] * rivals - weights @ rivals
-    return np.asarray(np.swapaxes(rivals, -1, -2) @ spread)
+def _weighted_contrasts(weights: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return the sum over pairs of weight_ik (a_i - a_k) (a_i - a_k)', shape (B, r, r)."""
+    spread = weights.sum(axis=2)[:, :, None] * vectors - weights @ vectors
+    return np.asarray(np.swapaxes(vectors, -1, -2) @ spread)
 
 
 def _gains(weights: FloatArray, white: FloatArray, pulled: FloatArray) -> FloatArray:
-    """Return what a unit of information on each arm takes off the weighted variance."""
+    """Return the rates at which information on each arm decreases the weighted variance."""
     contrasts = _weighted_contrasts(weights, white)
     return np.asarray(np.maximum(((pulled @ contrasts) * pulled).sum(axis=2), 0.0))
 
 
-def _newcomers(merit: FloatArray, present: IntArray, above: float) -> IntArray:
-    """Return the few arms of the largest merit that are not yet present."""
-    merit = merit.copy()
-    merit[present] = -np.inf
-    order = ascending(-merit)[:_NEWCOMERS]
-    return order[merit[order] > above]
+def _entering(scores: FloatArray, present: IntArray, above: float) -> IntArray:
+    """Return the arms that enter: those with the largest scores that are not yet present."""
+    scores = scores.copy()
+    scores[present] = -np.inf
+    order = ascending(-scores)[:_ENTERING]
+    return order[scores[order] > above]

@@ -1,10 +1,10 @@
-"""How many phases a private design should have, how large, and how much each should spend.
+"""The choice of the number of phases, their sizes and their pulls, for a private design.
 
-Privacy makes adaptivity expensive: two half batches of one arm carry half the information of one
-batch while noise rules. What a further phase gains can be tried out on made-up arms. A `Rehearsal`
-runs every candidate on the same made-up parameters and noise, with normal laws in place of the true
-ones, and takes the one that finds the best arm most often. No reward comes into it, and the made-up
-numbers are the same at every call: the choice depends on features, budget and epsilon alone.
+Privacy makes adaptivity expensive: if noise dominates, two half batches of one arm carry half the
+information of one batch. Simulation shows what a further phase gains. A `Rehearsal` simulates all
+candidates with the same synthetic parameters and noise, using normal distributions in place of the
+true ones, and chooses the candidate that finds the best arm most often. It uses no rewards, and its
+random numbers are the same at every call: the choice depends only on features, budget and epsilon.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dpbai.g_optimal import whitening
 from dpbai.ranking import ROUNDING
 from dpbai.scaling import pivots
 
-_ARMS, _ENTRIES = 256, 2**17  # runs are so many that there are no more means than this
-_FEW_RUNS, _MOST_RUNS = 1024, 4096
-# By the number of phases: how many arms go on after the first, and its shares of the budget.
+_ARMS, _ENTRIES = 256, 2**17  # the most arms, and the most means in all runs
+_FEW_RUNS, _MOST_RUNS = 1024, 4096  # for a first selection, and in all
+# By the number of phases: sizes after the first phase, and shares of the budget for the first.
 _FIRST_SHARES = (2 / 5, 3 / 5, 4 / 5)
 _TRIED = {2: ((2, 3, 4, 8), _FIRST_SHARES), 3: ((4, 6), _FIRST_SHARES)}
 _TRIED_WITH_MISFIT = {
@@ -36,17 +36,17 @@ _TRIED_WITH_MISFIT = {
 }
 _OTHERS = ((12,), (1 / 2,))
 _SPREAD = 0.1  # standard deviation of linear means over the arms, if there is a misfit
-_LEVEL = 0.75  # of success in one phase, at which timetables are compared
-_WORTH = 0.25  # what a further phase must add to it, over the square root of the runs
-_HALVINGS = 20
-_STEPS = 20  # of the search for the arms that tell two survivors apart
+_LEVEL = 0.75  # success rate of a single phase at which timetables are compared
+_GAIN = 0.25  # by which a further phase must increase success, over the square root of the runs
+_BISECTIONS = 20  # to scale the means so that a single phase has that success rate
+_STEPS = 20  # of the optimization of which arms to pull for two survivors
 
 
 @dataclass(frozen=True)
 class Timetable:
     """Sizes of the active sets, K first and 1 last, and the pulls of each phase.
 
-    With `anywhere`, the last of two phases may tell two survivors apart by pulls of any arms.
+    With `anywhere`, the last of two phases may pull any arms to compare two survivors.
     """
 
     sizes: tuple[int, ...]
@@ -65,9 +65,9 @@ def timetables(
 ) -> Iterator[Timetable]:
     """Yield the candidates, those with fewer phases first.
 
-    If `phases` is None they have one to three, with a misfit up to four. The first phase needs at
-    least `least` pulls; the others need one each. `anywhere` is the share of the first phase in the
-    candidate that may pull any arm, which comes last; 0 if there is none.
+    If `phases` is None, they have one to three phases, or up to four with a misfit. The first phase
+    needs at least `least` pulls, and the others need one each. `anywhere` is the first phase's
+    share of the budget in the candidate that may pull any arms, which comes last; 0 leaves it out.
     """
     candidates = _TRIED_WITH_MISFIT if misfit else _TRIED
     for number in (1, *candidates) if phases is None else (phases,):
@@ -92,18 +92,26 @@ def _pulls(phases: int, first_share: float, budget: int, least: int) -> tuple[in
 
 
 class Rehearsal:
-    """Made-up arms on which timetables are compared.
+    """Comparison of timetables in simulations with synthetic means.
 
-    The made-up parameters are normal, with the covariance that the estimates of one phase have, up
-    to a factor: arms differ most where they are hardest to tell apart. The factor is the one with
-    which a single phase finds the best arm in three of four runs. Beyond 256 arms, those far from
-    the centre of all are tried. In later phases survivors are pulled equally often.
+    The synthetic parameters are normal, and their covariance is proportional to that of the
+    estimates of a single phase, so that means vary most where estimates are least precise. The
+    factor is such that a single phase finds the best arm in three of four runs. With more than 256
+    arms, only those farthest from the centroid are used. Later phases pull survivors equally often.
 
-    With a misfit, made-up means are linear ones, with a standard deviation of 0.1 over the arms,
-    plus independent normal delta_i; the estimates are those of `DPDesign`.
+    With a misfit, the synthetic means are linear means with a standard deviation of 0.1 over the
+    arms, plus independent normal delta_i, and the estimates are those of `DPDesign`.
 
-    Parameters are the vectors, shape (K, r), a design of one phase, shape (K,), the ratio
-    8 / epsilon^2 of `noise_ratio`, the candidates, those with fewer phases first, and the misfit.
+    Parameters
+    ----------
+    vectors : ndarray of shape (K, r)
+    pulls : ndarray of int, shape (K,)
+        A design for a single phase.
+    noise_ratio : float
+        8 / epsilon^2.
+    candidates : sequence of Timetable
+        Those with fewer phases first.
+    misfit : float
     """
 
     def __init__(
@@ -121,7 +129,7 @@ class Rehearsal:
         self.places = np.flatnonzero(pulls)
         self.pulls = pulls[pulls > 0].astype(np.float64)
         white = vectors @ whitening(vectors[pulls > 0], information(self.pulls, noise_ratio))
-        # Axes of some of the arms, so that the made-up numbers depend on no basis.
+        # Coordinates along some of the arms, so that the result does not depend on the basis.
         white = white @ pivots(white, white.shape[1])[1].T
         self.pulled = white[pulls > 0]
         self.considered = np.arange(len(white))
@@ -145,13 +153,13 @@ class Rehearsal:
             self.errors = rng.standard_normal(self.observed.shape)
             self.means += delta[:, self.considered]
         best = self.means.max(axis=1, keepdims=True)
-        self.right = self.means >= best - ROUNDING * np.abs(best)  # copies of the best are, too
+        self.right = self.means >= best - ROUNDING * np.abs(best)  # includes copies of the best
         self.first: dict[int, tuple[NDArray[Any], ...]] = {}
         if misfit:
             return
         low, high = 2.0**-10, 2.0**10
         errors = self.noise @ white.T
-        for _ in range(_HALVINGS):
+        for _ in range(_BISECTIONS):
             factor = np.sqrt(low * high)
             found = (factor * self.means + errors).argmax(axis=1)
             often = self._share_right(found) > _LEVEL
@@ -159,10 +167,10 @@ class Rehearsal:
         self.means *= np.sqrt(low * high)
 
     def choice(self) -> Timetable:
-        """Return the candidate that does best; fewer phases, if more add next to nothing.
+        """Return the most successful candidate; more phases must increase success by a margin.
 
-        The two best of each number of phases, in a few runs, are compared in all. The candidate
-        that may pull any arm is compared last, and has to be better than the best of the others.
+        For each number of phases, the two candidates that are best in some of the runs are compared
+        in all runs. The candidate that may pull any arms is compared last, without a margin.
         """
         few = sorted(self.candidates, key=lambda each: -self.success(each, _FEW_RUNS))
         kinds = sorted({(each.anywhere, len(each.pulls)) for each in few})
@@ -172,12 +180,12 @@ class Rehearsal:
             for candidate in same[:2]:
                 found = self.success(candidate)
                 more = 0 if anywhere else phases - len(best.pulls)
-                if found > success + more * _WORTH / self.runs**0.5:
+                if found > success + more * _GAIN / self.runs**0.5:
                     best, success = candidate, found
         return best
 
     def success(self, timetable: Timetable, runs: int | None = None) -> float:
-        """Return how often a timetable finds the best arm, in all runs or the first few."""
+        """Return the rate at which a timetable finds the best arm, in the first `runs` or all."""
         first, *others = timetable.pulls
         if timetable.anywhere:
             return self._success_anywhere(timetable, runs)
@@ -196,7 +204,7 @@ class Rehearsal:
             size = len(active)
             each, observed = pulls / size, size if size > 2 else 1
             variance = size / observed / (4 * each) + self.noise_ratio / (4 * each**2)
-            if observed == 1:  # of two arms their difference
+            if observed == 1:  # two arms release their difference
                 covariance = covariance - covariance[1]
                 covariance = covariance - covariance[:, 1:]
                 estimates, means = estimates - estimates[1], means - means[1]
@@ -216,7 +224,7 @@ class Rehearsal:
         return self._share_right(active[0])
 
     def _success_anywhere(self, timetable: Timetable, runs: int | None) -> float:
-        """Return how often the best arm is found if two survivors are told apart by any arms."""
+        """Return the success rate if the second phase compares two survivors by any arms."""
         first, later = timetable.pulls
         estimates, factor, own = self._estimates(first)
         estimates, means = estimates[:runs], self.means[:runs]
@@ -231,9 +239,9 @@ class Rehearsal:
         return self._share_right(found)
 
     def _estimates(self, first: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return what so many pulls estimate in each run, and the covariance of the errors.
+        """Return the estimates of a first phase with `first` pulls in each run, and L and t.
 
-        It is L L' + diag(t); returned are L and t.
+        The covariance of their errors is L L' + diag(t).
         """
         share = information(self.pulls * (first / self.budget), self.noise_ratio)
         if not self.misfit:
@@ -250,7 +258,7 @@ class Rehearsal:
         return estimates, arms, self.misfit**2 * left
 
     def _share_right(self, found: IntArray) -> float:
-        """Return how often an answer is right, for those of the first few runs or of all."""
+        """Return the share of right answers in the first `len(found)` runs."""
         return float(self.right[np.arange(len(found)), found].mean())
 
 

@@ -137,12 +137,12 @@ def test_the_bound_lies_above_the_simulated_error_of_several_phases():
 
 def test_the_gaussian_variant_has_no_such_bound():
     policy = dpbai.DPBAIGauss(WIDE.features, budget=5000, epsilon=1.0, delta=1e-5)
-    with pytest.raises(TypeError, match="policy must be DPBAI, with Laplace noise"):
+    with pytest.raises(TypeError, match="policy must be DPBAI itself, with Laplace noise"):
         joint_bound(policy, WIDE)
 
 
 def test_no_other_policy_has_this_bound():
     baseline = dpbai.Baseline(WIDE.features, budget=5000, epsilon=1.0)
     for policy in (baseline, 3):
-        with pytest.raises(TypeError, match=f"of no subclass, got {type(policy).__name__}"):
+        with pytest.raises(TypeError, match=f"not a subclass, got {type(policy).__name__}"):
             joint_bound(policy, WIDE)

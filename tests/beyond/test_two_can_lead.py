@@ -96,7 +96,7 @@ def test_on_a_line_all_estimates_are_right_up_to_a_constant():
 
 def test_the_number_determines_no_mean():
     first = DPDesign(LONG, budget=1000, epsilon=0.5, misfit=0).phase(1, range(5))
-    with pytest.raises(ValueError, match="differences of means"):
+    with pytest.raises(ValueError, match="a difference of means"):
         dpbai.beyond.limits(first, first)
 
 
