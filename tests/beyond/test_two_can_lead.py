@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import dpbai
 from dpbai import DPDesign
@@ -73,12 +74,44 @@ def test_no_unbiased_number_is_more_precise(features):
     assert deviation == pytest.approx(min(sums) * math.sqrt(2) / (0.1 * 1000), rel=0.01)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_it_loses_all_of_epsilon_and_no_more(epsilon):
-    policy = DPDesign(DOSES, budget=6, epsilon=epsilon, misfit=0)
+@pytest.mark.parametrize(("budget", "epsilon"), [(6, 0.5), (6, 2.0), (7, 2.0)])
+def test_it_loses_all_of_epsilon_and_no_more(budget, epsilon):
+    policy = DPDesign(DOSES, budget=budget, epsilon=epsilon, misfit=0)
     assert policy.phase(1, range(5)).pulled == (0, 4)
     assert dpbai.certificate(policy).epsilon == pytest.approx(epsilon)
     assert dpbai.exact_audit(policy).epsilon == pytest.approx(epsilon, rel=1e-6)
+
+
+def error_of_two(pulls, means, epsilon):
+    """Return how often the arm with the larger of two means of 0s and 1s is not chosen.
+
+    The difference of the empirical means is known up to noise of the scale that hides one reward.
+    """
+    first, second = (
+        stats.binom.pmf(np.arange(n + 1), n, p) for n, p in zip(pulls, means, strict=True)
+    )
+    lead = np.subtract.outer(*(np.arange(n + 1) / n for n in pulls))
+    chance = stats.laplace.cdf(-lead, scale=1 / min(pulls) / epsilon)
+    return float(first @ chance @ second)
+
+
+@pytest.mark.parametrize(
+    ("budget", "epsilon", "pulls"),
+    [(3, 30.0, [1, 2]), (7, 5.0, [3, 4]), (7, 0.1, [3, 3]), (301, 30.0, [150, 150])],
+)
+def test_an_odd_pull_is_made_where_it_decreases_the_error(budget, epsilon, pulls):
+    """Averaged over four pairs of means, and over which of the two arms has one pull more."""
+    phase = DPDesign(DOSES, budget=budget, epsilon=epsilon, misfit=0).phase(1, range(5))
+    assert (phase.pulled, sorted(phase.pulls)) == ((0, 4), pulls)
+    equal, unequal = (
+        np.mean([
+            error_of_two(n, means, epsilon)
+            for means in ((0.6, 0.5), (0.9, 0.5), (0.8, 0.3), (0.3, 0.1))
+            for n in ((budget // 2, more), (more, budget // 2))
+        ])
+        for more in (budget // 2, budget - budget // 2)
+    )  # fmt: skip
+    assert (equal - unequal > 0.003) == (sum(pulls) == budget)
 
 
 @pytest.mark.parametrize("options", [{"misfit": 0.01}, {"phases": 1}, {"epsilon": math.inf}])
