@@ -38,6 +38,7 @@ _GROWTH = 4  # factor by which the budget rises until it is enough
 _COARSEST = 1 / 8  # largest relative distance of the two budgets that are returned
 _PLANS_KEPT = 2**12  # in a cache
 _NODES = 200  # of a numerical integral
+_MANY_PULLS = 2**16  # with more, bounds are faster than exact probabilities
 
 Verdict = Literal["enough", "too few", "undecided"]
 _Plan = tuple[Policy, Phase, object]
@@ -325,9 +326,10 @@ class _Judge:
         return low, high
 
     def _decide(self, budget: int) -> Verdict:
-        plan, exact = self._plan(budget), self.exact(budget)
-        if plan is None:
+        plan = self._plan(budget)
+        if plan is None or self._excluded_by_bounds(plan):
             return "too few"
+        exact = self.exact(budget)
         if exact is not None:
             return "enough" if exact[0] <= self.target else "too few"
         policy, verdict = _Planned(plan[0]), self._verdict(0.0, 1.0)
@@ -362,6 +364,20 @@ class _Judge:
         self.simulated.add(budget)
         return verdict
 
+    def _excluded_by_bounds(self, plan: _Plan) -> bool:
+        """Return whether bounds show that a plan with many pulls is not enough.
+
+        Exact probabilities would show the same, but slowly: with 10**9 pulls, each takes minutes.
+        Where there are none, simulations decide (see `_decide`).
+        """
+        policy, phase, same = plan
+        exact = any(error is not None for error in self.errors.values())
+        if phase.cost < _MANY_PULLS or phase.keep > 1 or not exact or same in self.errors:
+            return False
+        with suppress(NotExactError):
+            return error_bounds(policy, self.instance, rtol=_COARSE).low > self.target
+        return False
+
     def _simulated_verdict(self, errors: int, trials: int) -> Verdict:
         """Return the verdict of a simulation, at the risk allotted to the latest comparison."""
         risk = self.risk / (self.comparisons * (self.comparisons + 1))
@@ -376,6 +392,7 @@ class _Judge:
         """Return the policy and its first plan, or None if it does not accept the budget."""
         if budget not in self.plans:
             self.bar.update()
+            self.bar.set_description(f"at {self.at(budget):.6g}")
             self.plans[budget] = self.refusal = None
             try:
                 policy = self.make_policy(self.at(budget))

@@ -323,6 +323,41 @@ def test_a_largest_budget_that_is_not_enough_is_an_error():
         dpbai.smallest_budget(dp_bai, WIDE, error=1e-6, largest=20)
 
 
+def test_bounds_in_place_of_exact_probabilities_of_many_pulls_change_no_result(monkeypatch):
+    expected = dpbai.smallest_budget(dp_bai, WIDE, error=0.01)
+    monkeypatch.setattr(planning, "_MANY_PULLS", 1)
+    bounds, decided = planning.error_bounds, []
+
+    def counted(policy, *given, **options):
+        found = bounds(policy, *given, **options)
+        decided.append(found.low > 0.01)
+        return found
+
+    monkeypatch.setattr(planning, "error_bounds", counted)
+    assert dpbai.smallest_budget(dp_bai, WIDE, error=0.01) == expected
+    assert any(decided)
+
+
+def test_a_tiny_epsilon_is_refused_without_exact_probabilities_of_many_pulls(monkeypatch):
+    """With a budget of 10**9 each of them would take minutes."""
+    exact, tried = planning.exact_error, []
+
+    def counted(policy, *given, **options):
+        tried.append(policy.budget)
+        return exact(policy, *given, **options)
+
+    monkeypatch.setattr(planning, "exact_error", counted)
+    monkeypatch.setattr(planning, "_MANY_PULLS", 2**7)
+    with pytest.raises(planning.SearchError, match="got 1024"):
+        dpbai.smallest_budget(
+            lambda budget: dpbai.DPBAI(SYNTHETIC.features, budget=budget, epsilon=1e-9),
+            BERNOULLI,
+            largest=2**10,
+        )
+    assert tried
+    assert max(tried) < 2**8
+
+
 def test_a_policy_that_refuses_every_budget_shows_why():
     def make(budget: int) -> dpbai.Policy:
         return dpbai.DPBAI(WIDE.features, budget=budget, epsilon=-1.0)
