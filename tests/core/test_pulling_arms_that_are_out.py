@@ -158,7 +158,7 @@ def test_an_arm_that_is_out_and_pulled_can_be_withdrawn():
     (out,) = {0, 1, 2} - set(session.released[0].survivors)
     session.withdraw(out)
     (low,) = session.requests
-    with pytest.raises(dpbai.SessionError, match="two arms at least must stay in play"):
+    with pytest.raises(dpbai.SessionError, match="at least two arms must remain in play"):
         session.withdraw(low)
     session.record({low: [1, 0]})
     assert session.recommendation in session.released[0].survivors
@@ -193,5 +193,5 @@ def test_an_interval_of_an_arm_that_was_not_pulled_itself_is_not_given():
         session = dpbai.Session(Swapped(), noise=dpbai.NumpyNoise(0))
     while session.requests:
         session.record({arm: [0] * n for arm, n in session.requests.items()})
-    with pytest.raises(dpbai.SessionError, match="determine no mean"):
+    with pytest.raises(dpbai.SessionError, match="do not determine the mean"):
         session.interval()

@@ -551,7 +551,7 @@ MISTAKES = [
     (MEANS[:-2], None, 2, "one of the arguments --means --gap is required"),
     ((*START, "--noise", "numpy"), ("run.json", ""), 2, "run.json exists already"),
     (("next", "none.json"), None, 2, "does not exist"),
-    (("next", "arms.csv"), None, 2, "is no dpbai session"),
+    (("next", "arms.csv"), None, 2, "is not a dpbai session"),
     (("status", "run.json"), ("run.json", '{"format": "dpbai session"}'), 2, "format"),
 ]
 

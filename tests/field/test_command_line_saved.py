@@ -252,7 +252,7 @@ def test_a_run_ends_without_an_arm_that_was_withdrawn(call, done, refused, begun
     out = done("withdraw", "run.json", "plain")
     assert out.startswith("plain is withdrawn.\nPhase 1 needs: fl\u00fcr")
     assert "plain" not in call("next", "run.json")[1]
-    assert "only an arm in play" in refused("withdraw", "run.json", "plain")
+    assert "only an arm that is in play" in refused("withdraw", "run.json", "plain")
     session = finish(begun / "run.json")
     code, out, _ = call("recommend", "run.json")
     assert code == 0

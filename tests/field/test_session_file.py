@@ -198,7 +198,7 @@ def test_a_policy_of_a_user_is_saved_and_resumed(tmp_path):
     policy = Uniformly(np.eye(3), 6)
     session = Session(policy, noise=Deaf(), path=tmp_path / "mine.json")
     session.record({0: [1, 1]})
-    with pytest.raises(SessionError, match="none of this library: pass that policy"):
+    with pytest.raises(SessionError, match="not part of this library: pass that policy"):
         Session.resume(tmp_path / "mine.json", noise=Deaf())
     session = Session.resume(tmp_path / "mine.json", policy, noise=Deaf())
     assert session.requests == {1: 2, 2: 2}
@@ -300,7 +300,7 @@ def test_files_that_are_no_sessions_are_refused(run_file):
 
 def test_a_binary_file_is_no_session(tmp_path):
     (tmp_path / "run.json").write_bytes(bytes(range(256)))
-    with pytest.raises(SessionError, match="was cut short or is no dpbai session"):
+    with pytest.raises(SessionError, match="was cut short or is not a dpbai session"):
         Session.resume(tmp_path / "run.json")
 
 
@@ -440,7 +440,7 @@ def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tm
     if count == 2 and not dropped:
         assert Session.resume(path, noise=Deaf()).phase.active == session.phases[1].active[:2]
         return
-    with pytest.raises(SessionError, match="phase 2 released does not fit its plan"):
+    with pytest.raises(SessionError, match="release of phase 2 does not fit its plan"):
         Session.resume(path, noise=Deaf())
 
 
@@ -569,7 +569,7 @@ def test_a_lock_file_that_is_left_from_another_run_stops_no_new_one(tmp_path):
     session.record(full(session))
     assert len(Session.resume(path).released) == 1
     (tmp_path / "run.json.lock").write_text("precious")
-    with pytest.raises(SessionError, match=r"run\.json\.lock is no lock file"):
+    with pytest.raises(SessionError, match=r"run\.json\.lock is not the lock file"):
         Session.resume(path)
 
 
@@ -690,7 +690,7 @@ def test_of_two_sessions_on_one_file_only_one_draws_the_noise(tmp_path):
     batch = full(first)
     first.record(batch)
     before = second.requests
-    with pytest.raises(SessionError, match="changed since it was read or saved here"):
+    with pytest.raises(SessionError, match="changed since this session read or saved it"):
         second.record(batch)
     assert second.requests == before
     assert second.released == ()
@@ -764,7 +764,7 @@ def test_processes_that_repeat_a_step_after_a_conflict_lose_no_reward(tmp_path):
 def test_a_lock_that_is_held_is_waited_for_aloud(tmp_path, caplog, monkeypatch):
     path = tmp_path / "run.json"
     session = begun(path)
-    monkeypatch.setattr(store, "_PATIENCE", 0.0)
+    monkeypatch.setattr(store, "_WARN_AFTER", 0.0)
     thread = threading.Thread(target=lambda: session.record({0: [0.5]}))
     with caplog.at_level(logging.WARNING), store.Store(path)._locked():
         thread.start()

@@ -1,8 +1,8 @@
-"""Figures of studies and sessions, and a canvas in the same style for others.
+"""Figures of studies and sessions, and a canvas for other figures in the same style.
 
 Each function returns a closed figure, so that a notebook shows it once. Series differ in marker or
-line style as well as colour; backgrounds are transparent; the same data give the same bytes. What
-only the book shows is drawn in `book/drawings/`.
+line style as well as in colour. Backgrounds are transparent, and the same data give the same bytes.
+Figures that only the book shows are in `book/drawings/`.
 """
 
 from importlib.util import find_spec

@@ -25,7 +25,7 @@ from scipy.spatial.distance import cdist
 
 from dpbai._check import FloatArray
 
-# Colours of Okabe and Ito but for a darker purple, and a grey: legible on white, also as letters.
+# The colours of Okabe and Ito with a darker purple, and a grey. Text in them is legible on white.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#B3487F"
 BLACK, GREY = "#000000", "#767676"
 
@@ -36,10 +36,10 @@ SERIES: tuple[dict[str, Any], ...] = (
     {"color": GREEN, "marker": "D", "linestyle": ":"},
     {"color": PURPLE, "marker": "v", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
 )
-"""How the first, second, ... series of a plot look."""
+"""Styles of the first, second, ... series of a plot."""
 
 EXACT, BOUND = "-", "--"
-"""Line styles: what is exact is solid, a bound is dashed; what is sampled has a band or bars."""
+"""Line styles: exact values are solid, bounds dashed; sampled values have a band or bars."""
 
 _NAMES = ("DP-BAI", "Baseline", "OD-LinBAI", "DP-OD", "DP-BAI-Gauss")
 POLICIES = {
@@ -48,18 +48,18 @@ POLICIES = {
     "DP-Design": {"color": "#6A3D9A", "marker": "P", "linestyle": EXACT},
     "DP-Halving": {"color": "#8C510A", "marker": "X", "linestyle": EXACT},
 }
-"""The colour and the mark of each policy, the same in every chapter."""
+"""The colour and the marker of each policy, the same in every chapter."""
 
 WIDTH = 5.8
-"""Width of a figure in inches: text stays legible where a phone shrinks it."""
+"""Width of a figure in inches. Text is still legible on the screen of a phone."""
 
 _MOST_POINTS = 20_000
-_ENOUGH = 6  # pixels between a name and whatever else is drawn
-# Where a name may stand: above its line, below it or beside it; if all these cross, at a corner.
+_CLEARANCE = 6  # pixels between a name and anything else that is drawn
+# Where a name may stand: above, below or beside a point of its line; if none is free, at a corner.
 _SIDES = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
 _CORNERS = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
-_LONG_AXIS = 1e4  # a log axis that grows more than so many times has ticks at powers only
-_DIGITS = 8  # of the name of a figure: among a thousand, two are alike with probability 1e-4
+_LONG_AXIS = 1e4  # a log axis that spans a larger factor has ticks only at powers
+_DIGITS = 8  # of the hash of a figure: two of a thousand figures share it with probability 1e-4
 _UNDATED = {"Date": None, "Creator": None}
 _STYLE: Any = {
     "figure.dpi": 120,
@@ -89,13 +89,13 @@ class Picture(Figure):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.named: list[tuple[Axes, ...]] = []  # panels whose lines are named after the layout
+        self.named: list[tuple[Axes, ...]] = []  # groups of panels from `name_lines`
         self._names: list[Text] = []
 
     def write_names(self) -> None:
-        """Write the names that `name_lines` asks for, in place of those written before.
+        """Write the names that `name_lines` requests, and remove those written before.
 
-        To be called when the limits of axes have been changed after the `canvas` was closed.
+        Call this if the limits of axes have changed after the `canvas` was closed.
         """
         for text in self._names:
             text.remove()
@@ -103,10 +103,10 @@ class Picture(Figure):
             self._names = [text for panels in self.named for text in _name_lines(panels)]
 
     def svg(self) -> str:
-        """Return the figure as SVG, the same text each time.
+        """Return the figure as SVG, with the same bytes each time.
 
-        Letters are outlines, so that it looks the same everywhere. The background is transparent,
-        so that a page in dark mode can invert the colours.
+        Text is drawn as outlines, so that it looks the same everywhere. The background is
+        transparent, so that a page in dark mode can invert the colours.
         """
         drawn = io.StringIO()
         ground, dpi = self.patch.get_facecolor(), self.dpi
@@ -121,7 +121,7 @@ class Picture(Figure):
         return _slim(drawn.getvalue())
 
     def _ipython_display_(self) -> None:
-        """Show the SVG; a `_repr_svg_` would come after the hook that Matplotlib sets."""
+        """Show the SVG; the hook that Matplotlib sets takes precedence over a `_repr_svg_`."""
         from IPython.display import display
 
         bundle = {"image/svg+xml": self.svg(), "text/plain": repr(self)}
@@ -129,11 +129,11 @@ class Picture(Figure):
 
 
 def _slim(text: str) -> str:
-    """Return an SVG of Matplotlib's, less than half as long and looking the same."""
+    """Return an SVG from Matplotlib at less than half its length, with the same look."""
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = text.replace("xlink:href", "href").replace('<g id="', '<g data-id="')
     used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([\w-]+)', text))
-    # All figures of a page share one namespace, so names begin with a hash of the figure.
+    # All figures of a page share one namespace, so identifiers begin with a hash of the figure.
     own = "p" + hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
     short = {name: f"{own}-{number:x}" for number, name in enumerate(used)}
     text = re.sub(r' data-id="[^"]*"', "", text)
@@ -144,14 +144,14 @@ def _slim(text: str) -> str:
 
 
 def _rounded(attribute: re.Match[str]) -> str:
-    """Return an attribute with coordinates in hundredths of a point, and scales as they are."""
+    """Return an attribute with coordinates rounded to 0.01 points, and scales unchanged."""
     long = r"(?<![\d.(])-?\d+\.\d{3,}|(?<=translate\()-?\d+\.\d{3,}"
     short = re.sub(long, lambda x: f"{float(x[0]):.2f}".rstrip("0").rstrip("."), attribute[0])
     return re.sub(r"\s*\n\s*", " ", short)
 
 
 def _enlarged(size: re.Match[str]) -> str:
-    """Return the size of an SVG in dots, as many as the style says for an inch of 72 points."""
+    """Return the size of an SVG, given in points of 1/72 inch, in dots at the style's dpi."""
     scale = _STYLE["figure.dpi"] / 72
     dots = re.sub(r'"([\d.]+)pt"', lambda points: f'"{scale * float(points[1]):.0f}"', size[0])
     return re.sub(r"xmlns:\S* ", "", dots)
@@ -161,12 +161,12 @@ def _enlarged(size: re.Match[str]) -> str:
 def canvas(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (WIDTH, 3.4), **options: Any
 ) -> Iterator[tuple[Picture, Any]]:
-    """Open a figure in the style of the book, which is laid out and closed at the end.
+    """Open a figure in the style of the book; it is laid out and closed on exit.
 
     Parameters
     ----------
     rows, columns : int, default 1
-        Grid of axes.
+        Shape of the grid of axes.
     size : (float, float), default (5.8, 3.4)
         Width and height in inches.
     **options
@@ -174,7 +174,7 @@ def canvas(
 
     Yields
     ------
-    Picture, and its axes as `subplots` gives them.
+    Picture, and its axes as `subplots` returns them.
     """
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(rows, columns, figsize=size, FigureClass=Picture, **options)
@@ -184,7 +184,7 @@ def canvas(
                 low, high = sorted(axis.get_view_interval())
                 if axis.get_scale() == "log" and high > _LONG_AXIS * low:
                     axis.set_minor_locator(NullLocator())  # too many ticks
-            # Fix the layout, which would otherwise be computed again at each drawing.
+            # Fix the layout, which would otherwise be computed again each time it is drawn.
             cast(LayoutEngine, figure.get_layout_engine()).execute(figure)
             figure.set_layout_engine("none")
             figure.write_names()
@@ -196,7 +196,7 @@ def canvas(
 def panels_in_a_grid(
     count: int, columns: int, xlabel: str, ylabel: str
 ) -> Iterator[tuple[Picture, list[Axes]]]:
-    """Open a grid of panels with shared axes and labels, whose lines are named."""
+    """Open a grid of panels with shared axes and axis labels, and write the names of lines."""
     columns = min(columns, count)
     rows = -(-count // columns)
     options = {"sharex": True, "sharey": True, "squeeze": False}
@@ -212,22 +212,22 @@ def panels_in_a_grid(
 
 
 def name_lines(*panels: Axes) -> None:
-    """Write the label of each line in its colour beside it, as near to its end as possible.
+    """Write the label of each line beside it, in its colour and as near to its end as possible.
 
-    Of panels whose lines have the same labels, only the one where they are farthest apart shows
-    them. The labels are written at the end of the `canvas`, after the layout.
+    Of panels whose lines have the same labels, only the panel whose lines are farthest apart shows
+    them. The labels are written when the `canvas` is closed, after the layout.
     """
     cast(Picture, panels[0].figure).named.append(panels)
 
 
 def _name_lines(panels: Sequence[Axes]) -> list[Text]:
     """Write the names of the lines of some panels, and return the texts that stay."""
-    alike: dict[tuple[str, ...], list[tuple[float, list[Text]]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[float, list[Text]]]] = {}
     for panel in panels:
-        texts, apart = _names_of(panel)
-        alike.setdefault(tuple(text.get_text() for text in texts), []).append((apart, texts))
+        texts, distance = _panel_names(panel)
+        groups.setdefault(tuple(text.get_text() for text in texts), []).append((distance, texts))
     kept = []
-    for choices in alike.values():
+    for choices in groups.values():
         best = max(choices, key=lambda choice: choice[0])
         for choice in choices:
             for text in choice[1] if choice is not best else ():
@@ -236,30 +236,30 @@ def _name_lines(panels: Sequence[Axes]) -> list[Text]:
     return kept
 
 
-def _names_of(axes: Axes) -> tuple[list[Text], float]:
+def _panel_names(axes: Axes) -> tuple[list[Text], float]:
     """Write the names of the lines of one panel.
 
-    Return them, and the mean distance of the two lines that are closest to each other, in pixels.
+    Return them, and the mean distance between the two lines that are closest, in pixels.
     """
     frame = axes.get_window_extent()
     lines = axes.get_lines()
     paths = [
-        _densely(
+        _path_points(
             line.get_xydata(), line.get_transform(), frame, joined=line.get_linestyle() != "None"
         )
         for line in lines
     ]
     bars = [
-        _densely(segment, each.get_transform(), frame)
+        _path_points(segment, each.get_transform(), frame)
         for each in axes.collections
         if isinstance(each, LineCollection)
         for segment in each.get_segments()
     ]
-    taken = np.concatenate([*paths, *bars, *(_filled(text) for text in axes.texts)])
-    names = [str(line.get_label()) for line in lines]  # those that Matplotlib makes begin with _
+    occupied = np.concatenate([*paths, *bars, *(_text_points(text) for text in axes.texts)])
+    names = [str(line.get_label()) for line in lines]  # Matplotlib's own begin with _
     named = [row for row in zip(names, lines, paths, strict=True) if row[0][:1] != "_"]
     pairs = combinations([path for *_, path in named if len(path)], 2)
-    apart = min((float(cdist(*pair).min(axis=1).mean()) for pair in pairs), default=math.inf)
+    distance = min((float(cdist(*pair).min(axis=1).mean()) for pair in pairs), default=math.inf)
     written = []
     for name, line, path in named:
         look: dict[str, Any] = {"color": line.get_color(), "ha": "center", "va": "center"}
@@ -275,35 +275,37 @@ def _names_of(axes: Axes) -> tuple[list[Text], float]:
         centres = centres[((centres >= low) & (centres <= high)).all(axis=1)]
         if not len(centres):
             text.set_visible(False)
-            apart = -math.inf
+            distance = -math.inf
             continue
         across, along = (
-            np.abs(np.subtract.outer(centres[:, k], taken[:, k])) - half[k] for k in (0, 1)
+            np.abs(np.subtract.outer(centres[:, k], occupied[:, k])) - half[k] for k in (0, 1)
         )
-        gaps = np.minimum(np.maximum(across, along).min(axis=1), _ENOUGH)
+        gaps = np.minimum(np.maximum(across, along).min(axis=1), _CLEARANCE)
         text.set_position(axes.transAxes.inverted().transform(centres[gaps.argmax()]).tolist())
-        taken = np.concatenate([taken, _filled(text)])
-    return written, apart
+        occupied = np.concatenate([occupied, _text_points(text)])
+    return written, distance
 
 
-def _filled(text: Text) -> FloatArray:
-    """Return points all over a text, in pixels."""
+def _text_points(text: Text) -> FloatArray:
+    """Return a grid of points in the box of a text, in pixels."""
     box = text.get_window_extent()
     sides = [
-        np.linspace(low, high, math.ceil((high - low) / _ENOUGH) + 1)
+        np.linspace(low, high, math.ceil((high - low) / _CLEARANCE) + 1)
         for low, high in (box.intervalx, box.intervaly)
     ]
     return np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
 
 
-def _densely(data: Any, transform: Transform, frame: Bbox, *, joined: bool = True) -> FloatArray:
-    """Return points along a path that lie in a frame, a few pixels apart, in pixels.
+def _path_points(
+    data: Any, transform: Transform, frame: Bbox, *, joined: bool = True
+) -> FloatArray:
+    """Return points along a path, in pixels and a few pixels apart, that lie in a frame.
 
-    Of marks that no line joins, these are their places.
+    For markers that no line joins, these are their positions.
     """
     data = np.asarray(data, dtype=float)
     points = transform.transform(data[np.isfinite(data).all(axis=1)])
-    if joined and len(points):  # no bars are drawn of a policy that never failed
+    if joined and len(points):  # a policy that never failed has empty error bars
         steps = np.append(0, np.cumsum(np.hypot(*np.diff(points, axis=0).T)))
         along = np.linspace(0, steps[-1], min(math.ceil(steps[-1] / 3) + 2, _MOST_POINTS))
         points = np.column_stack([np.interp(along, steps, points[:, k]) for k in (0, 1)])

@@ -1,4 +1,4 @@
-"""A row for each arm: the releases of a live run, phase by phase, and what runs recommend."""
+"""Figures with a row for each arm: the releases of a session by phase, and recommendations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpbai._check import FloatArray
 from dpbai._describe import visible
 from dpbai.field.figures.canvas import BLACK, BLUE, GREY, ORANGE, Picture, canvas
 
-if TYPE_CHECKING:  # the caller has imported sessions
+if TYPE_CHECKING:  # otherwise, whoever has a session has imported this
     from dpbai.field.session import Session
     from dpbai.field.session.records import Label, Released
 
@@ -24,22 +24,22 @@ _LONGEST = 28  # characters of a label
 
 
 def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -> Picture:
-    """Draw the private estimates of a session in each phase that it has released.
+    """Draw the private estimates of a session in each of its released phases.
 
     Parameters
     ----------
     session : Session
-        With a phase released at least.
+        At least one phase must have been released.
     means : mapping of label to float, optional
-        A mean of each arm to compare with, if it is known, as in a rehearsal. The largest has a
-        ring.
+        Known means of all arms to compare with, for example in a rehearsal. A ring marks the
+        largest.
 
     Returns
     -------
     Picture
-        A panel for each phase and a row for each arm: at the top the recommended one, then those
-        that were in play longest, and of these the ones with the largest last estimates. Bars are
-        one standard deviation of the noise and, at most, of sampling, from the plan alone.
+        A panel for each phase and a row for each arm. The recommended arm is at the top; the others
+        follow by the last phase in which they were in play, then by their last estimate. Error bars
+        show one standard deviation of noise and sampling, the latter at its largest possible value.
 
     Raises
     ------
@@ -49,17 +49,16 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     from dpbai.field.session.interval import standard_deviations
 
     if not session.released:
-        raise ValueError("session must have released a phase")
-    # The recommended arm, then those estimated last, by their estimates.
+        raise ValueError("session must have released a phase: complete the first one")
     last = {label: released.phase for released in session.released for label in released.active}
     estimates, best = session.estimates, session.recommendation
     order = sorted(estimates, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
     shown = order[:_MOST_ROWS]
     with rows_of_arms(shown, len(session.released)) as (figure, panels):
         for number, (panel, released) in enumerate(zip(panels, session.released, strict=True)):
-            # Rewards in [0, 1] have a standard deviation of 1/2 at most.
-            off = standard_deviations(session.phases[: number + 1], 0.5)
-            _draw(panel, released, off * session.reward_range.width, shown)
+            # The standard deviation of rewards in [0, 1] is at most 1/2.
+            deviations = standard_deviations(session.phases[: number + 1], 0.5)
+            _draw(panel, released, deviations * session.reward_range.width, shown)
             if means is not None:
                 known = [means[label] for label in shown]
                 panel.plot(known, range(len(shown)), "|", color=BLACK, label="known mean")
@@ -76,7 +75,7 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
 
 
 def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequence[Label]) -> None:
-    """Draw the estimates of one phase, and one deviation of each of them."""
+    """Draw the estimates of one phase, with error bars of one standard deviation."""
     arms = [arm for arm, label in enumerate(released.active) if label in shown]
     places = np.array([shown.index(released.active[arm]) for arm in arms])
     kept = np.array([released.active[arm] in released.survivors for arm in arms], dtype=bool)
@@ -94,31 +93,31 @@ def _draw(panel: Axes, released: Released, deviations: FloatArray, shown: Sequen
 
 
 def recommended_counts(labels: Sequence[str], recommended: Sequence[int], best: int) -> Picture:
-    """Draw in how many runs each arm was recommended: the best arm, and those with the most."""
+    """Draw in how many runs each arm was recommended, for the best and the most frequent arms."""
     arms = sorted(range(len(labels)), key=lambda arm: (arm != best, -recommended[arm]))
     arms = sorted(arms[:_MOST_ROWS])
     with rows_of_arms([labels[arm] for arm in arms]) as (figure, (panel,)):
         colors = [BLUE if arm == best else GREY for arm in arms]
         panel.barh(range(len(arms)), [recommended[arm] for arm in arms], color=colors)
-        rest = "" if len(arms) == len(labels) else "; arms recommended less are left out"
+        rest = "" if len(arms) == len(labels) else "; arms recommended less often are left out"
         panel.set_xlabel(f"runs that recommended the arm (the best one in blue{rest})")
     return figure
 
 
 @contextmanager
 def rows_of_arms(labels: Sequence[Label], columns: int = 1) -> Iterator[tuple[Picture, list[Axes]]]:
-    """Open panels with a row for each label, none of which is read as a formula.
+    """Open panels with a row for each label. Labels are not parsed as formulas.
 
     Parameters
     ----------
     labels : sequence of int or str
-        From the top down.
+        From top to bottom.
     columns : int, default 1
-        How many panels there are beside each other.
+        Number of panels side by side.
 
     Yields
     ------
-    Picture, and its panels from the left.
+    Picture, and its panels from left to right.
     """
     size = (6.6, 1.3 + 0.21 * len(labels))
     with (

@@ -1,4 +1,4 @@
-"""Success of policies along the budget or epsilon, and the least budgets for an error."""
+"""Success rates of policies against the budget or epsilon, and least budgets for an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpbai.simulate import binomial_interval
 def success_curves(
     table: pd.DataFrame, *, along: Literal["budget", "epsilon"], columns: int = 2
 ) -> Picture:
-    """Draw success rates of policies with their confidence bands, as in Figure 1 of the paper.
+    """Draw success rates of policies with confidence bands, as in Figure 1 of the paper.
 
     Parameters
     ----------
@@ -28,30 +28,33 @@ def success_curves(
     along : {"budget", "epsilon"}
         The horizontal axis. There is a panel for each value of the other one.
     columns : int, default 2
-        Number of panels side by side, at most.
+        The largest number of panels in a row.
 
     Returns
     -------
     Picture
         A policy without epsilon (infinite in all its rows) appears in every panel; along epsilon it
-        is a level line. Rows of one policy, budget and epsilon, such as those of several seeds, are
-        one point, with the rate of all their trials and its 95% Wilson interval.
+        is a horizontal line. Rows with the same policy, budget and epsilon, for example of several
+        seeds, are one point: the success rate of all their trials, with its 95% Wilson interval.
 
     Raises
     ------
     ValueError
-        If `along` is neither, or `table` has no policy with a finite epsilon, or along epsilon if
-        such a policy has an infinite one, too.
+        If `along` is neither "budget" nor "epsilon", if no policy in `table` has a finite epsilon,
+        or, along epsilon, if such a policy also has rows with an infinite one.
     """
     _check.one_of(along, "along", ("budget", "epsilon"))
     across = "epsilon" if along == "budget" else "budget"
-    everywhere = np.isinf(table["epsilon"].groupby(table["policy"]).min())  # without epsilon
-    private = table[~table["policy"].map(everywhere)]
+    nonprivate = np.isinf(table["epsilon"].groupby(table["policy"]).min())
+    private = table[~table["policy"].map(nonprivate)]
     values = sorted(private[across].unique())
     if not values:
         raise ValueError("table must have rows with a finite epsilon, got none")
     if along == "epsilon" and np.isinf(private["epsilon"]).any():
-        raise ValueError("table must have finite epsilons where they are the horizontal axis")
+        raise ValueError(
+            "table must have finite epsilons, as these are the horizontal axis: drop other rows of "
+            "policies that have an epsilon"
+        )
     table = _pooled(table)
     xlabel = "budget $T$ (pulls)" if along == "budget" else r"privacy parameter $\varepsilon$ (log)"
     with panels_in_a_grid(len(values), columns, xlabel, "success rate (0 to 1)") as (
@@ -60,7 +63,7 @@ def success_curves(
     ):
         for panel, value in zip(panels, values, strict=True):
             for name, group in table.groupby("policy", sort=False):
-                if across == "budget" or not everywhere[name]:
+                if across == "budget" or not nonprivate[name]:
                     group = group[group[across] == value]
                 _curve(panel, group.sort_values(along), along, visible(str(name)))
             sign = r"\varepsilon" if across == "epsilon" else "T"
@@ -97,9 +100,9 @@ def _curve(panel: Axes, rows: pd.DataFrame, along: str, name: str) -> None:
 
 
 def least_budgets(found: Sequence[tuple[str, float, int]]) -> Picture:
-    """Draw least budgets against epsilon, given the name of a policy, an epsilon and a budget each.
+    """Draw least budgets against epsilon, from triples of a policy's name, an epsilon and a budget.
 
-    The first of each policy is the one without privacy, with an infinite epsilon.
+    The first triple of each policy is the one without privacy, with an infinite epsilon.
     """
     with canvas() as (figure, axes):
         for policy in dict.fromkeys(name for name, *_ in found):

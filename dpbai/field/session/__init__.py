@@ -1,6 +1,7 @@
-"""A policy on real rewards, with noise that is fit for a release.
+"""Runs of a policy on real rewards, with noise that is suitable for a release.
 
-The live run, its file, and what draws noise. Guarantees are those of `dpbai.certificate`.
+A session runs a policy phase by phase, saves each step in a file, and releases noisy statistics.
+Its privacy guarantee is that of `dpbai.certificate`.
 """
 
 from dpbai.field.session.interval import Interval

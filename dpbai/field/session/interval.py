@@ -1,13 +1,15 @@
-"""How far estimates are off: their deviations, and an interval for the mean of the answer.
+"""The errors of estimates: standard deviations, and an interval for the mean of the answer.
 
-The recommended arm has the largest estimate, which is more likely too high than too low. So the
-interval holds for all arms of the last phase at once. Earlier phases decide which arms these are
-and, where releases are remembered, with which weights they count: so the error of each of those
-releases is bounded for all of its coordinates at once, and for any weights.
+The recommended arm has the largest estimate, which is more likely too high than too low. The
+interval therefore holds for all arms of the last phase simultaneously. Earlier phases determine
+which arms these are and, if their releases are remembered, the weights of these releases in the
+estimates. The error of each such release is therefore bounded for all of its coordinates
+simultaneously, and for any weights.
 
-Rewards are independent, lie in their range and have the mean of their arm. Means are linear in the
-features where estimates use that, but for deviations of a normal law if a misfit is given: those of
-all arms at once are bounded, so that the weights may depend on them too.
+Rewards are assumed to be independent, to lie in their range, and to have the mean of their arm. If
+estimates use the features, means are assumed to be linear in them or, if a misfit is given, to
+deviate from linearity by independent normal variables. The deviations of all arms are bounded
+simultaneously, because the weights may depend on them too.
 """
 
 from __future__ import annotations
@@ -29,23 +31,24 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the mean of the recommended arm lies, in the units of rewards.
+    """A confidence interval for the mean of the recommended arm, in the units of rewards.
 
     Attributes
     ----------
     low, high : float
-        The estimate minus and plus the sum of the next three; they may lie beyond the range of
-        rewards.
+        The estimate minus and plus the sum of `noise`, `sampling` and `deviations`. They may lie
+        outside the range of rewards.
     noise : float
-        By how much the noise of the releases may move the estimate.
+        Bound on the error that is due to the noise of the releases.
     sampling : float
-        By how much the means of the observed rewards may differ from the true means (Hoeffding's
-        inequality); where an arm was withdrawn, also the error of what replaces its rewards.
+        Bound on the error that is due to the difference between the means of the observed rewards
+        and the true means (Hoeffding's inequality). It includes the error of the values that
+        replace missing rewards of a withdrawn arm.
     deviations : float
-        By how much deviations from linear means may move the estimate: 0 if none are allowed for,
-        or if it uses the arm's own rewards only.
+        Bound on the error that is due to deviations from linear means: 0 if they are assumed to be
+        0, or if the estimate uses only the arm's own rewards.
     confidence : float
-        In at least this share of runs the mean lies within, whichever arm is recommended.
+        The interval contains the mean with at least this probability, whichever arm is recommended.
     """
 
     low: float
@@ -59,7 +62,7 @@ class Interval:
 def decoded(phases: Sequence[Phase]) -> list[tuple[Phase, FloatArray]]:
     """Return the phases that the last one decodes, oldest first, with their columns of its decoder.
 
-    Their shapes are (active arms of the last phase, coordinates of each).
+    The columns of a phase have shape (active arms of the last phase, coordinates of the phase).
     """
     last = phases[-1]
     used = phases if last.remembered else [last]
@@ -67,15 +70,15 @@ def decoded(phases: Sequence[Phase]) -> list[tuple[Phase, FloatArray]]:
     return list(zip(used, np.split(last.decoder, ends, axis=1), strict=True))
 
 
-def standard_deviations(phases: Sequence[Phase], of_a_reward: float = 0.0) -> FloatArray:
+def standard_deviations(phases: Sequence[Phase], reward_deviation: float = 0.0) -> FloatArray:
     """Return the standard deviation of each estimate of the last phase of a run, by the plans.
 
-    That of the noise alone, unless the standard deviation of a reward is given.
+    It is due to the noise and, if the standard deviation of a reward is given, to the rewards.
     """
     parts = [weights * phase.noise.standard_deviation for phase, weights in decoded(phases)]
-    if of_a_reward:
+    if reward_deviation:
         parts += [
-            weights @ phase.release * (of_a_reward / np.sqrt(phase.pulls))
+            weights @ phase.release * (reward_deviation / np.sqrt(phase.pulls))
             for phase, weights in decoded(phases)
         ]
     return np.asarray(np.linalg.norm(np.hstack(parts), axis=1))
@@ -89,62 +92,63 @@ def half_widths(
     confidence: float,
     misfit: float = 0.0,
 ) -> tuple[float, float, float]:
-    """Return by how much noise, sampling and deviations may move an estimate, on [0, 1].
+    """Return bounds on the errors of an estimate by noise, sampling and deviations, on [0, 1].
 
-    It is that of the arm at `place` in the last of `phases`; `counts` are of the observed rewards.
-    SessionError if these releases do not determine its mean.
+    The estimate is that of the active arm at index `place` in the last phase; `counts` are the
+    numbers of observed rewards. SessionError if the releases do not determine the mean of this arm.
     """
     last, arm = phases[-1], phases[-1].active[place]
     used = [(phase, columns[place]) for phase, columns in decoded(phases)]
     parts = [weights @ phase.release for phase, weights in used]
-    on_means = np.zeros(len(features))  # the weights of the true means in the error
-    on_means[arm] = -1
+    error_weights = np.zeros(len(features))  # of the true means in the error of the estimate
+    error_weights[arm] = -1
     for (phase, _), part in zip(used, parts, strict=True):
-        on_means[list(phase.pulled)] += part
+        error_weights[list(phase.pulled)] += part
     own = len(used) == 1 and last.decoder_matrix is None and last.pulled == last.active
-    close = np.abs(on_means @ features) <= _ROUNDING * np.abs(features).max(axis=0)
+    close = np.abs(error_weights @ features) <= _ROUNDING * np.abs(features).max(axis=0)
     if not own and not close.all():
         raise SessionError(
-            "this run released sums or differences of means, which determine no mean"
+            "this run released sums or differences of means, which do not determine the mean of "
+            "an arm: use `estimates` and `deviations` to compare arms"
         )
-    size = float(np.abs(on_means).sum())
+    size = float(np.abs(error_weights).sum())
     deviate = misfit > 0 and size > _ROUNDING
-    half = (1 - confidence) / (3 if deviate else 2)  # of the errors, for each source
+    level = (1 - confidence) / (3 if deviate else 2)  # the error probability of each source
     noisy = len(last.active) + sum(phase.coordinates for phase, _ in used[:-1])
-    noise = _quantile(last.noise, used[-1][1], half / noisy)
+    noise = _quantile(last.noise, used[-1][1], level / noisy)
     noise += sum(
-        float(np.abs(weights).sum()) * _quantile(phase.noise, np.ones(1), half / noisy)
+        float(np.abs(weights).sum()) * _quantile(phase.noise, np.ones(1), level / noisy)
         for phase, weights in used[:-1]
     )
     sampled = len(last.active) + sum(len(phase.pulled) for phase, _ in used[:-1])
-    factor = math.sqrt(math.log(2 * sampled / half) / 2)
+    factor = math.sqrt(math.log(2 * sampled / level) / 2)
     sampling = 0.0
     for part, (phase, _), count in zip(parts, used, counts[-len(used) :], strict=True):
-        pulls, came = np.array(phase.pulls, dtype=np.float64), np.array(count)
-        spread = np.abs(part) * np.sqrt(came) / pulls
+        pulls, observed = np.array(phase.pulls, dtype=np.float64), np.array(count)
+        spread = np.abs(part) * np.sqrt(observed) / pulls
         sampling += factor * float(np.linalg.norm(spread, 2 if phase is last else 1))
-        sampling += float((np.abs(part) * (1 - came / pulls)).sum()) / 2
-    largest = -float(special.ndtri(half / (2 * len(features))))  # of all deviations, in units of it
+        sampling += float((np.abs(part) * (1 - observed / pulls)).sum()) / 2
+    largest = -float(special.ndtri(level / (2 * len(features))))  # of all deviations / misfit
     return noise, sampling, misfit * largest * size if deviate else 0.0
 
 
-def _quantile(noise: Noise, weights: FloatArray, chance: float) -> float:
+def _quantile(noise: Noise, weights: FloatArray, probability: float) -> float:
     """Return a bound that `abs(weights @ noise)` exceeds with at most this probability."""
     sizes = np.abs(weights[weights != 0])
     length = float(np.linalg.norm(sizes))
     if not noise.standard_deviation or not sizes.size:
         return 0.0
     if isinstance(noise, Gaussian):
-        return -noise.sigma * length * float(special.ndtri(chance / 2))
+        return -noise.sigma * length * float(special.ndtri(probability / 2))
     if not isinstance(noise, Laplace):
-        return noise.standard_deviation * length / math.sqrt(chance)  # Chebyshev's inequality
+        return noise.standard_deviation * length / math.sqrt(probability)  # Chebyshev's inequality
     if sizes.size == 1:
-        return -noise.scale * length * math.log(chance)
+        return -noise.scale * length * math.log(probability)
     shares = sizes / sizes.max()
 
     def bound(t: float) -> float:
-        """Chernoff's: log E exp(t X) = -sum log(1 - (t share)^2) in units of the largest scale."""
-        return (math.log(2 / chance) - float(np.log1p(-((t * shares) ** 2)).sum())) / t
+        """Chernoff: log E exp(t X) = -sum log(1 - (t share)^2), in units of the largest scale."""
+        return (math.log(2 / probability) - float(np.log1p(-((t * shares) ** 2)).sum())) / t
 
     least = optimize.minimize_scalar(bound, bounds=(1e-9, 1 - 1e-9), method="bounded")
     return noise.scale * float(sizes.max()) * float(least.fun)

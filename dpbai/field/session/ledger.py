@@ -1,4 +1,4 @@
-"""The privacy cost of several runs together, by what their files state of shared people."""
+"""The total privacy loss of several runs, some of which may share people."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dpbai.field.session.live import Session
 
 @dataclass(frozen=True)
 class Ledger:
-    """The largest cost of several runs for one person, by basic composition.
+    """The largest total privacy loss of several runs for one person, by basic composition.
 
     Attributes
     ----------
     epsilon, delta : float
-        The sums over all runs that this person may be in.
+        The largest sums over runs that may share this person.
     costs : tuple of (str or None, Certificate)
-        The population of each run, and its guarantee for all releases, past and to come.
+        The population of each run, and its guarantee for all past and future releases.
     copies : tuple of int
-        Indices of runs whose releases are all in another run, of which they are copies. They are
+        Indices of runs that are copies of another run, which has all their releases. Copies are
         not counted.
     """
 
@@ -32,31 +32,33 @@ class Ledger:
 
 
 def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
-    """Return the cost of runs together.
+    """Return the total privacy loss of several runs.
 
-    Runs of one population may share people, so their losses add up, and so do their deltas. Runs of
-    different populations are taken to share nobody, as whoever named them stated: the largest sum
-    counts. A run without a population is added to all.
+    Runs of the same population may share people, so their losses are added, and so are their
+    deltas. Runs of different populations share nobody, according to those who named the
+    populations, so the largest sum counts. A run without a population is added to every sum.
 
     Parameters
     ----------
     sessions : sequence of Session
         At least one.
     group : int, default 1
-        How many rewards one person may have given in each run.
+        The largest number of rewards that one person may have given in each run.
 
     Raises
     ------
     ValueError
-        If there is no session, or `group` cannot be accounted for, see `certificate`.
+        If there is no session, or the guarantee for `group` rewards is not known (see
+        `Session.group_certificate`).
     """
     runs = [
         _check.kind(session, "sessions", Session)
         for session in _check.sequence(sessions, "sessions")
     ]
     if not runs:
-        raise ValueError("sessions must hold at least one run")
-    # What a copy has released, noise included, is all in another run; of equals the first counts.
+        raise ValueError("sessions must contain at least one run")
+    # All releases of a copy, including their noise, are in another run. Of equal runs the first
+    # counts.
     copies = tuple(
         i
         for i, run in enumerate(runs)
@@ -69,8 +71,8 @@ def ledger(sessions: Sequence[Session], *, group: int = 1) -> Ledger:
     costs = tuple((run.population, run.group_certificate(group)) for run in runs)
     counted = [cost for i, cost in enumerate(costs) if i not in copies]
     totals = []
-    for population in {whose for whose, _ in counted}:
-        shared = [cost for whose, cost in counted if whose in (None, population)]
+    for population in {name for name, _ in counted}:
+        shared = [cost for name, cost in counted if name in (None, population)]
         totals.append((sum(cost.epsilon for cost in shared), sum(cost.delta for cost in shared)))
     epsilon, delta = map(max, zip(*totals, strict=True))
     return Ledger(epsilon, min(delta, 1.0), costs, copies)

@@ -1,17 +1,18 @@
-"""A policy on real rewards: which arms to pull, what was released, and what it cost in privacy.
+"""Run a policy on real rewards: which arms to pull, what was released, and the privacy loss.
 
-A `Session` executes the plans of its policy phase by phase. Of the rewards it keeps the exact sum
-and the number for each arm and each batch. When a phase is complete it draws the noise, saves the
-released statistic, and only then shows it; by then the sums have been deleted from the session and
-from its file. During a phase the file holds sums (and that of a single reward is this reward):
-protect it like the rewards. Between phases it holds only what the guarantee covers.
+A `Session` executes the plans of its policy phase by phase. It stores rewards only as exact sums
+and counts, for each arm and each named batch. When a phase is complete, it draws the noise, saves
+the released statistic, and only then shows it. By then the sums have been deleted from the session
+and from its file. During a phase the file contains sums, and the sum of a single reward is that
+reward: protect the file like the rewards. Between phases it contains only what the guarantee
+covers.
 
-The guarantee is for one reward, and for a file that is never set back: a run that continues from an
-older copy releases the same rewards again with new noise, and the losses of both releases add up.
-The file `<path>.lock` counts the released phases, so that an older copy in the place of the file is
-refused, and so is a file with a second name (a hard link). A copy under another name or on another
-machine, or one that was put back together with the lock file, cannot be noticed. A session in
-memory cannot be copied, nor continue in two processes.
+The guarantee is for one reward, and for a file that is never replaced by an older copy. A run that
+continues from an older copy releases the same rewards again with new noise, and the losses of both
+releases add up. The file `<path>.lock` counts the released phases, so that an older copy in the
+place of the file is refused. A file with a second name (a hard link) is refused, too. A copy with
+another name or on another machine, or a copy that was restored together with the lock file, cannot
+be detected. A session in memory cannot be copied, and cannot continue in another process.
 """
 
 from __future__ import annotations
@@ -37,38 +38,40 @@ from dpbai.phase import Phase, Policy
 
 
 class Session:
-    """A live run of a policy.
+    """A run of a policy on real rewards.
 
     Parameters
     ----------
     policy : Policy
-        What to run. To be saved it must be a dataclass, as the policies of this library are.
+        The policy. To be saved it must be a dataclass, as the policies of this library are.
     noise : Mechanism, optional
-        Draws the noise: `OpenDPNoise` by default; `NumpyNoise` for simulations, with a
-        `ReleaseWarning`.
+        The source of the noise: `OpenDPNoise` by default. `NumpyNoise` is for simulations and gives
+        a `ReleaseWarning`.
     path : path-like, optional
-        A new file, in which each step is saved. Without it the session is in memory only.
+        A new file, in which each step is saved. By default the session is in memory only.
     labels : sequence of int or str, optional
-        Names of the arms, in the order of the features; 0, ..., K-1 by default. They are kept as
-        plain integers and strings, with accents in one normal form.
+        Names of the arms, in the order of the features; by default 0, ..., K-1. They are stored as
+        plain integers and strings, in Unicode normal form C.
     reward_range : (float, float), default (0, 1)
-        The least and the largest possible reward, fixed before any reward is seen. Rewards are
-        mapped to [0, 1], where the policy works, and estimates mapped back. (Means in [0, 1] are
-        then linear in the features only if some combination of the features is constant.)
+        The smallest and the largest possible reward, chosen before any reward is seen. Rewards are
+        mapped to [0, 1] for the policy, and estimates are mapped back. (Means in [0, 1] are then
+        linear in the features only if some linear combination of the features is constant.)
     population : str, optional
         A public name for the people who give the rewards, for `dpbai.field.session.ledger`: runs
-        with the same name share people, runs with different names do not. It is saved in the file.
+        with the same name may share people, runs with different names share nobody. It is saved in
+        the file.
 
     Raises
     ------
     ValueError, TypeError
-        If labels are not K names that differ as text and have no control characters, the range is
-        none, the policy cannot be saved, or `noise` cannot draw what the policy plans.
+        If the labels are not K names that differ as text and contain no control characters, the
+        range is not valid, the policy cannot be saved, or `noise` cannot draw the noise that the
+        policy plans.
     FileExistsError
-        If there is a file at `path`; `Session.resume` continues with it.
+        If there is a file at `path`; `Session.resume` continues it.
     SessionConflictError
         From `record`, `record_sums`, `undo`, `end_phase` and `withdraw`, if another process has
-        changed the file since it was read here.
+        changed the file since this session read it.
 
     Examples
     --------
@@ -77,7 +80,7 @@ class Session:
     ...     session.record({arm: ask(arm, pulls) for arm, pulls in session.requests.items()})
     >>> session.recommendation, session.certificate.epsilon  # doctest: +SKIP
 
-    A web service records rewards one by one, each saved before the next:
+    A web service records rewards one at a time, and saves each before the next:
 
     >>> session = Session.resume("run.json")  # doctest: +SKIP
     >>> session.record({"blue": [1]}, batch="visit 4711")  # doctest: +SKIP
@@ -94,7 +97,7 @@ class Session:
         population: str | None = None,
     ) -> None:
         run = Run.of(policy, chosen(noise), labels, reward_range, population)
-        self._hold(run, None if path is None else Store(path), None)
+        self._set_up(run, None if path is None else Store(path), None)
         self._step(lambda run: run.next().advanced())
 
     @classmethod
@@ -105,34 +108,35 @@ class Session:
         *,
         noise: Mechanism | None = None,
     ) -> Self:
-        """Continue with the session in the file at `path`.
+        """Continue the session in the file at `path`.
 
         Parameters
         ----------
         path : path-like
             The file.
         policy : Policy, optional
-            Must be the one that the file was made for. By default it is made from the file, if its
-            class is one of this library.
+            Must equal the policy that the file was made for. By default it is constructed from the
+            file, if its class belongs to this library.
         noise : Mechanism, optional
-            Of the same kind as before; by default `OpenDPNoise` or unseeded `NumpyNoise`.
+            The same kind of noise as before; by default `OpenDPNoise` or unseeded `NumpyNoise`,
+            whichever it was.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         SessionError
-            If the file was cut short, edited, made for another policy or by another version, or is
-            older than what was released.
+            If the file is incomplete, was edited, was made for another policy or by another
+            version, or is older than the last release.
         """
         store = Store(path)
         run, data = store.load(policy, noise)
-        chosen(run.noise)  # which warns
+        chosen(run.noise)  # warns if the noise is for simulation only
         session = cls.__new__(cls)
-        session._hold(run, store, data)
+        session._set_up(run, store, data)
         return session
 
-    def _hold(self, run: Run, store: Store | None, data: bytes | None) -> None:
+    def _set_up(self, run: Run, store: Store | None, data: bytes | None) -> None:
         self.policy, self.noise, self.labels = run.policy, run.noise, run.labels
         self.reward_range, self.population = run.reward_range, run.population
         self._at, self._store = (run, data), store
@@ -157,20 +161,20 @@ class Session:
 
     @property
     def _run(self) -> Run:
-        """The run. Read it once to see one state of it while other threads change it."""
+        """The run. Read it only once in a method, as other threads may replace it."""
         return self._at[0]
 
     @property
     def phase(self) -> Phase | None:
         """The plan of the current phase, or None when the session is finished.
 
-        It is for rewards mapped to [0, 1], and so is its noise; `deviations` are in their units.
+        Its noise is for rewards mapped to [0, 1]; `deviations` are in the units of the rewards.
         """
         return self._run.phase
 
     @property
     def requests(self) -> dict[Label, int]:
-        """How many rewards of each arm are missing in the current phase; empty at the end."""
+        """Number of missing rewards of each arm in the current phase; empty at the end."""
         return self._run.requests
 
     @property
@@ -180,7 +184,7 @@ class Session:
 
     @property
     def recommendation(self) -> Label | None:
-        """The arm that is left, or None as long as there are more."""
+        """The arm that is left, or None while there are several."""
         run = self._run
         return run.finished[-1].survivors[0] if run.phase is None else None
 
@@ -191,7 +195,7 @@ class Session:
 
     @property
     def batches(self) -> dict[str, Batch]:
-        """The recorded batches by name: the phase, and the number of rewards of each arm."""
+        """The recorded batches by name, with their phase and number of rewards of each arm."""
         return dict(self._run.batches)
 
     @property
@@ -206,7 +210,7 @@ class Session:
 
     @property
     def estimates(self) -> dict[Label, float]:
-        """The private estimates of the means, each from the last finished phase that has one."""
+        """The private estimates of the means, each from the last phase with the arm in play."""
         return {
             label: estimate
             for released in self._run.finished
@@ -215,7 +219,7 @@ class Session:
 
     @property
     def deviations(self) -> dict[Label, float]:
-        """The standard deviations of the noise in `estimates`, by the plans alone."""
+        """The standard deviations of the noise in `estimates`, computed from the plans alone."""
         past = self._run.past
         return {
             self.labels[arm]: float(deviation) * self.reward_range.width
@@ -227,12 +231,13 @@ class Session:
     def certificate(self) -> Certificate:
         """The guarantee of the session for one reward, with remarks on its noise.
 
-        Policies other than DP-BAI, its relatives and DPDesign plan many active sets for this.
+        To compute it, policies other than DP-BAI, its variants and DPDesign plan phases for many
+        active sets.
         """
         return self.group_certificate(1)
 
     def group_certificate(self, group: int) -> Certificate:
-        """Return the guarantee for `group` rewards, such as all those that one person gave.
+        """Return the guarantee for `group` rewards, for example all rewards of one person.
 
         Raises
         ------
@@ -251,33 +256,36 @@ class Session:
         return promised.after(visited, [released.epsilon for released in run.finished], notes)
 
     def interval(self, confidence: float = 0.95, misfit: float | None = None) -> Interval:
-        """Return an interval for the mean of the recommended arm, from what was released alone.
+        """Return a confidence interval for the mean of the recommended arm, from releases alone.
 
-        It allows for the choice of the arm: whichever is recommended, in a share of at least
-        `confidence` of runs the interval contains its mean. It does not state how likely this arm
-        is the best.
+        It accounts for the choice of the arm: whichever arm is recommended, the interval contains
+        its mean with probability at least `confidence`. It does not state how likely it is that
+        this arm is the best.
 
         Parameters
         ----------
         confidence : float, default 0.95
             Strictly between 0 and 1.
         misfit : float, optional
-            Where estimates use the features, means are assumed to be linear in them, up to
-            independent normal deviations of this standard deviation, in units of the reward range.
-            By default that of the policy, which is 0 except for `DPDesign`.
+            If estimates use the features, means are assumed to be linear in them, up to
+            independent normal deviations with this standard deviation, in units of the reward
+            range. By default it is that of the policy, which is 0 except for `DPDesign`.
 
         Raises
         ------
         ValueError
             If an argument is out of range.
         SessionError
-            If the session is not finished, or its releases determine differences of means only.
+            If the session is not finished, or its releases do not determine the mean, but only sums
+            or differences of means.
         """
         run, confidence = self._run, _check.proportion(confidence, "confidence")
         misfit = getattr(run.policy, "misfit", 0.0) if misfit is None else misfit
         misfit = _check.non_negative(misfit, "misfit")
         if run.phase is not None:
-            raise SessionError("the run is not finished, so no arm is recommended yet")
+            raise SessionError(
+                "the run is not finished, so no arm is recommended yet: see `Session.requests`"
+            )
         last, counts = run.finished[-1], [released.pulls for released in run.finished]
         place = last.active.index(last.survivors[0])
         widths = half_widths(run.past, counts, run.policy.features, place, confidence, misfit)
@@ -286,34 +294,34 @@ class Session:
         return Interval(estimate - reach, estimate + reach, noise, sampling, deviations, confidence)
 
     def record(self, rewards: Mapping[Any, ArrayLike], *, batch: Label | None = None) -> None:
-        """Record rewards of one or more arms: all of them, or none if any is refused.
+        """Record rewards of one or more arms. If any of them is refused, none is recorded.
 
         Parameters
         ----------
         rewards : mapping of label to array_like of shape (n,)
             Rewards in `reward_range` of arms in `requests`, no more than are missing.
         batch : int or str, optional
-            A name for these rewards: another batch of this name is refused. In the current phase
-            `undo` removes them. Names are public, and stay in the file.
+            A name for these rewards; a second batch with this name is refused. During the phase,
+            `undo` removes the batch. Names are public, and stay in the file.
 
         Raises
         ------
         ValueError, TypeError
-            If any of them is refused. No message contains a reward.
+            If an arm, a reward or the name of the batch is refused. No message contains a reward.
         SessionError
-            If the session is finished, or the batch was recorded already.
+            If the session is finished, or a batch with this name was recorded already.
         """
         self._record(rewards, "rewards", array_sum, batch)
 
     def record_sums(
         self, sums: Mapping[Any, tuple[float | Fraction, int]], *, batch: Label | None = None
     ) -> None:
-        """Record sums of rewards of one or more arms: all of them, or none if any is refused.
+        """Record sums of rewards of one or more arms. If any of them is refused, none is recorded.
 
         Parameters
         ----------
         sums : mapping of label to (total, count)
-            The sum of `count` rewards in `reward_range`, taken as exact, of arms in `requests`.
+            The exact sum of `count` rewards in `reward_range`, for arms in `requests`.
         batch
             As in `record`.
 
@@ -325,69 +333,77 @@ class Session:
         self._record(sums, "sums", stated_sum, batch)
 
     def undo(self, batch: Label) -> None:
-        """Remove a batch that was recorded by mistake in the current phase, and free its name.
+        """Remove a batch of the current phase that was recorded by mistake; its name is free again.
 
-        Its rewards are not asked for, so that nobody can test guesses about them.
+        The rewards are not an argument, so that nobody can test guesses about them.
 
         Raises
         ------
-        ValueError, TypeError, SessionError
-            If `batch` is not a name, there is no such batch, or its phase has been released.
+        ValueError, TypeError
+            If `batch` is not a valid name.
+        SessionError
+            If there is no such batch, or its phase has been released.
         """
         self._step(lambda run: run.without(batch))
 
     def end_phase(self) -> None:
         """Release the current phase with the rewards recorded so far, if no more will come.
 
-        Each arm that the phase pulls needs at least one reward. With fewer rewards, each moves the
-        release further. So the noise is widened in proportion, which keeps the privacy loss at what
-        was planned (see `shortened`), and estimates stay unbiased. The number of rewards is public.
-        Decide this without looking at rewards, and only if whether a reward is missing does not
-        depend on its value.
+        Each arm in `requests` needs at least one reward. With fewer rewards, each of them changes
+        the release more. The noise is therefore widened in proportion, so that the privacy loss is
+        the planned one; estimates remain unbiased. The number of rewards is public. Decide to end a
+        phase without looking at rewards, and only if the value of a reward does not affect whether
+        it is missing.
 
         Raises
         ------
         SessionError
             If the session is finished, or an arm has no reward.
+        TypeError
+            If the noise of the phase is of a law that is not part of this library.
         """
         self._step(Run.ended)
 
     def withdraw(self, arm: Label) -> None:
-        """Stop asking for rewards of an arm that cannot be pulled any longer.
+        """Stop requesting rewards of an arm that can no longer be pulled.
 
-        Each of its missing rewards, in this and in later phases, counts as the middle of the range,
-        a constant: every other reward moves the release as far as planned, with the noise that was
-        planned, so the guarantee holds. Without any reward, the arm's part of the release is noise
-        alone. Estimates of other arms that use it are biased towards the middle, for which
-        `interval` allows. The arm is out at the end of the phase, unless too few others are left.
-        That and when an arm was withdrawn is public: decide it without looking at rewards.
+        Each of its missing rewards, in this and in later phases, counts as the middle of the range.
+        This is a constant: every other reward changes the release as much as planned, and the noise
+        is the planned one, so the guarantee holds. If the arm has no reward at all, its part of the
+        release is a constant plus noise. Estimates of other arms that use it are biased towards the
+        middle; `interval` accounts for this. The arm is eliminated at the end of the phase, unless
+        too few other arms are left. It is public that and when an arm was withdrawn, so decide this
+        without looking at rewards.
 
         Raises
         ------
         SessionError
             If the session is finished, the arm is neither in play nor pulled, or fewer than two
-            arms would stay in play.
+            arms would remain in play.
         """
         self._step(lambda run: run.withdrawing(arm))
 
     def _record(
         self, given: Any, name: str, summed: Callable[[Any, Range], Sum], batch: Label | None
     ) -> None:
-        if not isinstance(given, Mapping):  # whose content, perhaps rewards, is not quoted
-            raise TypeError(f"{name} must be a mapping from arms, got {type(given).__name__}")
+        if not isinstance(given, Mapping):  # not quoted, as it may contain rewards
+            raise TypeError(
+                f"{name} must be a mapping from arms to {name}, got {type(given).__name__}"
+            )
         parts = [(label, summed(values, self.reward_range)) for label, values in given.items()]
         self._step(lambda run: run.with_rewards(parts, batch).advanced())
 
     def _step(self, step: Callable[[Run], Run]) -> None:
-        """Take a step, save it, and only then show it: nobody sees noise that a crash may lose."""
+        """Take a step, save it, and only then show it, so that a crash loses no noise once seen."""
         with self._mutex:
             run, data = step(self._run), None
             if self._store:
                 data = self._store.save(run, *self._at)
             elif os.getpid() != self._process:
                 raise SessionError(
-                    "a session in memory continues only in the process that began it"
+                    "a session in memory continues only in the process that began it: give it a "
+                    "`path`, and resume it from there"
                 )
-            # One assignment. If this is interrupted before it, the session holds the bytes of a
-            # file that has been replaced, and the store refuses to save it again.
+            # A single assignment. If an interrupt comes before it, the session still holds the
+            # bytes of the file that was replaced, so the store refuses its next step.
             self._at = run, data

@@ -1,4 +1,4 @@
-"""The names of arms and batches, and what phases released."""
+"""Names of arms and batches, and records of what phases released."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dpbai.phase import Phase
 
 
 class SessionError(RuntimeError):
-    """A session cannot take a step, or its file is refused; it has not changed."""
+    """A session refuses a step or a file. Nothing has changed."""
 
 
 class SessionConflictError(SessionError):
-    """Another process has changed the file since it was read here; nothing was recorded.
+    """Another process has changed the file since this session read it. Nothing was recorded.
 
-    Processes that share a file read it again and repeat the step.
+    Processes that share a file should resume the session and repeat the step.
 
     Examples
     --------
@@ -39,40 +39,44 @@ Label = int | str
 
 
 def named(label: Any) -> Label | None:
-    """Return a label as a plain int or str with accents in normal form C; None if it is none."""
+    """Return a label as a plain int, or as a str in normal form C; None if it is neither."""
     if isinstance(label, str):
-        return unicodedata.normalize("NFC", str.__str__(label))  # str() of an enum is its own name
+        return unicodedata.normalize("NFC", str.__str__(label))  # str() of an enum is its name
     return None if isinstance(label, bool) or not isinstance(label, Integral) else int(label)
 
 
 def checked_labels(labels: Sequence[Label], arms: int) -> tuple[Label, ...]:
-    """Return labels that name so many arms and differ as text, as 1 and "1" do not."""
+    """Return labels of all arms, which must differ as text: 1 and "1" do not."""
     checked = []
     for label in _check.sequence(labels, "labels"):
         if (name := named(label)) is None:
             raise TypeError(f"labels must be integers or strings, got {_check.quoted(label)}")
         if UNSEEN.search(str(name)):
-            raise ValueError(f"labels must have no control character, got {_check.quoted(label)}")
+            raise ValueError(
+                f"labels must not contain control characters, got {_check.quoted(label)}"
+            )
         checked.append(name)
     texts = {str(label).strip() for label in checked} - {""}
     if len(checked) != arms or len(texts) != arms:
-        raise ValueError(f"labels must be {arms} distinct names, one for each arm, also as text")
+        raise ValueError(
+            f"labels must be {arms} distinct names, one for each arm; they are compared as text"
+        )
     return tuple(checked)
 
 
 def checked_name(value: Any, what: str) -> str:
-    """Return the name of a batch or of a population; an error does not quote anything else."""
+    """Return the name of a batch or population; errors do not quote it, as it may be a reward."""
     if (name := named(value)) is None:
         raise TypeError(f"{what} must be an integer or a string")
     text = str(name).strip()
     if not text or UNSEEN.search(text):
-        raise ValueError(f"{what} must have a name, without control characters")
+        raise ValueError(f"{what} must be a name that is not empty and has no control characters")
     return text
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rewards that were recorded together, under a name.
+    """Rewards that were recorded together under a name.
 
     Attributes
     ----------
@@ -88,14 +92,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Release:
-    """What one phase released, all of which is public.
+    """What one phase released. All of it is public.
 
     Attributes
     ----------
     statistic : tuple of float
-        The released statistic of rewards mapped to [0, 1], noise included.
+        The released statistic of rewards mapped to [0, 1], including the noise.
     epsilon, delta : float
-        The privacy loss of this release, as computed by what drew the noise.
+        The privacy loss of this release, as computed by the source of the noise.
     remarks : tuple of str
         Remarks on the noise, and on missing rewards.
     """
@@ -108,21 +112,21 @@ class Release:
 
 @dataclass(frozen=True)
 class Released(Release):
-    """What one finished phase of a session released, and its consequences.
+    """What one finished phase of a session released, and the results computed from it.
 
     Attributes
     ----------
     phase : int
         p, counted from 1.
     active, survivors : tuple of int or str
-        Labels of the arms in play, and of those that survived.
+        Labels of the active arms, and of those that survived.
     pulled : tuple of int or str
         Labels of the arms that were pulled.
     pulls : tuple of int
-        The number of rewards of each of them: less than planned if the phase was ended early or the
-        arm withdrawn.
+        Number of rewards of each pulled arm: fewer than planned if the phase was ended early or the
+        arm was withdrawn.
     estimates : tuple of float
-        Estimated means of the `active` arms, computed from what was released, in the units of the
+        Estimated means of the `active` arms, computed from the releases, in the units of the
         rewards.
     plan : Phase
         The plan as it was executed.

@@ -1,20 +1,20 @@
-"""The release of a phase: what draws its noise, its privacy loss, its plan for fewer rewards.
+"""The release of a phase: the source of its noise, its privacy loss, its plan for fewer rewards.
 
 Laplace noise computed in floating point reaches only some of the doubles, and which ones depends on
-the number that it is added to. So the low bits of a released number can rule out a neighbouring
-data set, whatever epsilon is (Mironov, "On significance of the least significant bits for
-differential privacy", CCS 2012). `OpenDPNoise` draws from a cryptographic generator, in exact
-arithmetic and on the same grid for all numbers; `NumpyNoise` does not, and is for simulation.
+the number that it is added to. The low bits of a released number can therefore rule out a
+neighbouring data set, whatever epsilon is (Mironov, "On significance of the least significant bits
+for differential privacy", CCS 2012). `OpenDPNoise` draws from a cryptographic generator, in exact
+arithmetic and on the same grid for all numbers. `NumpyNoise` does not, and is for simulation only.
 
-A sum of doubles depends on their order, and can move by more than one reward does (Casacuberta,
-Shoemate, Vadhan and Wagaman, "Widespread underestimation of sensitivity in differentially private
-libraries", CCS 2022). So sums are exact here, the statistic is rounded once, and certificates count
-that rounding.
+A floating-point sum depends on the order of its terms, and can change by more than the one reward
+that changes (Casacuberta, Shoemate, Vadhan and Wagaman, "Widespread underestimation of sensitivity
+in differentially private libraries", CCS 2022). Sums are therefore exact here, the statistic is
+rounded once, and certificates account for that rounding.
 
-One reward of n moves the mean of an arm by 1/n, so with fewer rewards by more. The noise is widened
-in proportion to the largest such move, so that the loss of the phase stays the same. What is
-released and how it is decoded stay too: estimates are unbiased, and less precise. All of this
-depends on the number of rewards only.
+One of n rewards changes the mean of an arm by at most 1/n, which is more if there are fewer
+rewards. The noise is then widened in proportion to the largest such change, so that the privacy
+loss of the phase stays the same. The released statistic and its decoder stay the same too, so
+estimates are unbiased, but less precise. All of this depends only on the number of rewards.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from dpbai.noise import Gaussian, Laplace, Mechanism, Noise, NoNoise, Shift
 from dpbai.phase import Phase, declared
 
 _EPS = 2.0**-52
-_OF_NO_SESSION = 0  # sessions count their phases from 1
-_ROUNDING = 2.0**-48  # of the factor, upwards
+_OUTSIDE_A_SESSION = 0  # the phases of a session are numbered from 1
+_ROUNDING = 2.0**-48  # by which the factor of the noise is rounded up
 
 
 class ReleaseWarning(UserWarning):
-    """A session uses noise that is for simulation only."""
+    """The noise of a session or release is for simulation only."""
 
 
 class NumpyNoise:
-    """NumPy's noise: for simulations and tests, not for a real release.
+    """Noise from NumPy's generator, for simulations and tests, not for real releases.
 
     Parameters
     ----------
     seed : int or SeedSequence, optional
         With a seed, the noise of phase p depends only on the seed and p, and anyone who knows the
-        seed can subtract it. Without one it is drawn anew each time.
+        seed can subtract it. By default the seed is random.
     """
 
     name = "NumPy"
@@ -70,27 +70,28 @@ class NumpyNoise:
             )
 
     def generator(self, phase: int, *use: int) -> np.random.Generator:
-        """Return the generator of the noise of phase number `phase`, or of another use there."""
+        """Return the generator of the noise of phase number `phase`, or of another use in it."""
         root = self._seed
         key = (*root.spawn_key, phase, *use)
         return np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=key))
 
     def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
-        """Return the statistic of phase number `phase` with `noise` on each coordinate."""
+        """Return the statistic of phase number `phase` with `noise` added to each coordinate."""
         drawn = noise.sample(self.generator(phase), (len(statistic),))
         return tuple((np.asarray(statistic, dtype=np.float64) + drawn).tolist())
 
     def loss(self, noise: Noise, shift: Shift, delta: float = 0.0) -> float:
-        """Return the epsilon of the law of `noise`, as if it were drawn as a real number."""
+        """Return the epsilon of the law of `noise`, as if it were drawn in real arithmetic."""
         return noise.loss(shift, delta)
 
 
 class OpenDPNoise:
     """Noise from a cryptographic generator in exact arithmetic, by OpenDP's measurements.
 
-    Needs the extra `opendp`. Its epsilon is computed by OpenDP. For Laplace noise that is the
-    planned epsilon plus the cost of rounding the statistic to doubles. For Gaussian noise OpenDP
-    uses zero-concentrated privacy, a bound some per cent above the epsilon of the law itself.
+    It requires the extra `opendp`. OpenDP also computes the epsilon. For Laplace noise this is the
+    planned epsilon plus the loss due to rounding the statistic to doubles. For Gaussian noise
+    OpenDP uses zero-concentrated differential privacy, a bound some per cent above the epsilon of
+    the law itself.
 
     Raises
     ------
@@ -105,7 +106,7 @@ class OpenDPNoise:
         _opendp()
 
     def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:  # noqa: ARG002
-        """Return the statistic with fresh `noise` on each coordinate.
+        """Return the statistic with new `noise` added to each coordinate.
 
         Raises
         ------
@@ -122,7 +123,7 @@ class OpenDPNoise:
             return NoNoise().loss(shift)
         measurement = _measurement(noise)
         length = math.hypot(*shift) if isinstance(noise, Gaussian) else sum(shift)
-        # Rounded up by more than it can have been rounded down.
+        # Rounded up by more than the sum or the norm can have been rounded down.
         length = math.nextafter(length * (1 + (len(shift) + 1) * _EPS), math.inf)
         if math.isinf(length):
             return math.inf
@@ -133,7 +134,7 @@ class OpenDPNoise:
         dp = _opendp()
         try:
             return float(dp.c.make_zCDP_to_approxDP(measurement).map(length).epsilon(delta))
-        except dp.OpenDPException:  # its exponents overflow; this is the bound that it tightens
+        except dp.OpenDPException:  # its exponents overflow; use the bound that it improves
             rho = float(measurement.map(length))
             return (rho + 2 * math.sqrt(-rho * math.log(delta))) * (1 + 4 * _EPS)
 
@@ -150,27 +151,27 @@ def release(
     rewards : sequence of array_like
         For each arm of `phase.pulled`, as many rewards in [0, 1] as `phase.pulls` says.
     noise : Mechanism, optional
-        What draws the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too draws
-        other noise here, but with a seed the same at each call: release only once with it.
+        The source of the noise; by default `OpenDPNoise`. A `NumpyNoise` that a session uses too
+        draws other noise here, but the same noise at each call, so call this only once with it.
 
     Returns
     -------
     Release
-        Call this once: each further call on the same rewards is a further release of them.
+        Each call with the same rewards is another release of them, so call this only once.
 
     Raises
     ------
     TypeError, ValueError
-        If the rewards are not such numbers; they are not quoted.
+        If the rewards are not valid. The message does not quote them.
     """
     phase = declared(_check.kind(phase, "phase", Phase))
     source = chosen(noise)
     given = [array_sum(values) for values in _check.sequence(rewards, "rewards")]
     if (counts := tuple(count for _, count in given)) != tuple(phase.pulls):
         raise ValueError(
-            f"rewards must be as many as the phase's pulls, {tuple(phase.pulls)}, got {counts}"
+            f"rewards must be as many for each arm as its pulls, {tuple(phase.pulls)}, got {counts}"
         )
-    return noisy_release(phase, [total for total, _ in given], source, _OF_NO_SESSION)
+    return noisy_release(phase, [total for total, _ in given], source, _OUTSIDE_A_SESSION)
 
 
 def noisy_release(
@@ -198,9 +199,10 @@ def exact_statistic(phase: Phase, sums: Sequence[Fraction]) -> tuple[float, ...]
 
 
 def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
-    """Return the plan with fewer pulls, none of them 0, and with a loss that is no larger.
+    """Return the plan with fewer pulls, all positive, and a privacy loss that is no larger.
 
-    TypeError if the noise is none of this library; ValueError if `pulls` are more than planned.
+    TypeError if the law of the noise is not part of this library; ValueError if `pulls` are more
+    than planned.
     """
     fewer, noise = replace(phase, pulls=tuple(pulls)), phase.noise
     if any(few > planned for few, planned in zip(fewer.pulls, phase.pulls, strict=True)):
@@ -208,7 +210,9 @@ def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
     if fewer.pulls == phase.pulls or isinstance(noise, NoNoise):
         return fewer
     if not isinstance(noise, Laplace | Gaussian):
-        raise TypeError(f"a phase with {type(noise).__name__} noise cannot be ended early")
+        raise TypeError(
+            f"a phase with {type(noise).__name__} noise cannot be ended early: record all rewards"
+        )
     length = math.fsum if isinstance(noise, Laplace) else lambda shift: math.hypot(*shift)
     before, after = (max(length(shift.tolist()) for shift in p.shifts()) for p in (phase, fewer))
     factor = after / before * (1 + _ROUNDING) if before else 1.0
@@ -218,7 +222,7 @@ def shortened(phase: Phase, pulls: Sequence[int]) -> Phase:
 
 
 def chosen(noise: Mechanism | None) -> Mechanism:
-    """Return the given noise, or `OpenDPNoise`, and warn the caller's caller of its remarks."""
+    """Return the given noise or `OpenDPNoise`; warn the caller's caller of its remarks."""
     source = OpenDPNoise() if noise is None else _check.kind(noise, "noise", Mechanism)
     for remark in source.remarks:
         warnings.warn(remark, ReleaseWarning, stacklevel=3)

@@ -1,7 +1,7 @@
-"""Checks of private rewards, of which no message quotes one.
+"""Checks of private rewards. No message quotes a reward.
 
-Rewards become an exact sum and a count at once. A sum of rewards in another range is mapped to that
-of rewards in [0, 1], exactly.
+Rewards are replaced by their exact sum and their count at once. If they lie in another range, the
+sum is mapped exactly to that of rewards in [0, 1].
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Sum = tuple[Fraction, int]
 
 
 class Range(NamedTuple):
-    """The least and the largest possible reward; policies and laws are on [0, 1]."""
+    """The smallest and the largest possible reward; policies use rewards in [0, 1]."""
 
     low: float
     high: float
@@ -45,13 +45,13 @@ UNIT = Range(0.0, 1.0)
 
 
 def checked_range(value: Any) -> Range:
-    """Return two doubles, within 2^53 so that integers between them are doubles too."""
+    """Return the range as doubles within 2^53, so that integers between them are doubles too."""
     bounds = _check.sequence(value, "reward_range")
     numbers = [_check.number(bound, "reward_range") for bound in bounds]
     low, high = numbers if len(numbers) == 2 else (math.nan, math.nan)
     if not -_check.LARGEST_COUNT <= low < high <= _check.LARGEST_COUNT:
         raise ValueError(
-            "reward_range must be the least and the largest possible reward, within 2**53, got "
+            "reward_range must be the smallest and the largest possible reward, within 2**53, got "
             f"{_check.quoted(bounds)}"
         )
     return Range(low, high)
@@ -60,10 +60,10 @@ def checked_range(value: Any) -> Range:
 def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
     """Return the exact sum and the number of `rewards`, mapped from `bounds` to [0, 1].
 
-    They are 1-D numbers or booleans, at least one. Anything else is refused and not quoted.
+    They must be a 1-D array of numbers or booleans, at least one. Errors do not quote them.
     """
     if isinstance(rewards, np.ma.MaskedArray):
-        raise TypeError("rewards must not be a masked array: leave out what is masked")
+        raise TypeError("rewards must not be a masked array: remove the masked entries first")
     try:
         array = np.asarray(rewards)
     except Exception:
@@ -78,7 +78,7 @@ def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
             least, most = map(array.dtype.type, bounds)
     if not (np.isfinite(array) & (array >= least) & (array <= most)).all():
         raise ValueError(f"rewards must lie in {bounds}, and one or more do not")
-    # In single precision, an end of the range such as 0.1 is rounded: it still lies in the range.
+    # In single precision, an end of the range such as 0.1 is rounded. It still lies in the range.
     values = np.clip(array.astype(np.float64), bounds.low, bounds.high)
     return stated_sum((exact_sum(values), array.size), bounds)
 
@@ -86,13 +86,13 @@ def array_sum(rewards: ArrayLike, bounds: Range = UNIT) -> Sum:
 def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
     """Return the total and the count of rewards, mapped to [0, 1].
 
-    The count is at least 1, and the total between count times the ends of the range, with numbers
-    taken as the doubles that they are or, if that fails, as the decimals that they are written as
-    (as doubles, 2.1 is more than three times 0.7). Anything else is refused and not quoted, because
-    the two may be interchanged.
+    The count must be at least 1, and the total between `count` times the ends of the range.
+    Numbers are taken as doubles or, if this fails, as the decimals that they are printed as (as
+    doubles, 2.1 is more than three times 0.7). Errors do not quote the count either, because it may
+    be interchanged with the total.
     """
     if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-        raise TypeError("sums must be pairs of a total and a count")
+        raise TypeError("sums must be pairs (total, count)")
     total, count = pair
     if isinstance(count, bool) or not isinstance(count, Integral):
         raise TypeError("count must be an integer")
@@ -110,18 +110,18 @@ def stated_sum(pair: Any, bounds: Range = UNIT) -> Sum:
         low, high = map(exact, bounds)
         if 0 <= (mapped := (exact(total) - int(count) * low) / (high - low)) <= count:
             return mapped, int(count)
-    raise ValueError(f"total must be of count rewards, which lie in {bounds}")
+    raise ValueError(f"total must be the sum of count rewards in {bounds}, which it cannot be")
 
 
 def decimal(value: Any) -> Fraction:
-    """Return a number exactly, and a double as the shortest decimal that rounds to it."""
+    """Return a number exactly, where a double is the shortest decimal that rounds to it."""
     return Fraction(repr(value) if isinstance(value, float) else value)
 
 
 def exact_sum(rewards: FloatArray) -> Fraction:
     """Return the exact sum of finite doubles, which does not depend on their order."""
     values, total = rewards.tolist(), Fraction()
-    while part := math.fsum(values):  # which is rounded; the rest is again a sum of doubles
+    while part := math.fsum(values):  # rounded; the remainder is a sum of doubles again
         total += Fraction(part)
         values.append(-part)
     return total

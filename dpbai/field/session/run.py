@@ -1,6 +1,6 @@
 """The state of a run, and its steps: record sums, release a phase, begin the next one.
 
-A `Run` is a value, and each step returns the next one; a `dpbai.Session` saves and shows them.
+A `Run` does not change: each step returns the next one, which a `dpbai.Session` saves and shows.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Run:
     """The state of a policy on real rewards.
 
     `promised` computes the guarantee of all plans that the policy may make on this machine, and
-    `stated` is the one that was given when the run began. `phase` is the current plan, None when
-    one arm is left; `totals` has the rewards of each arm that it pulls, and `sums` the parts of
-    them that came in each of its `batches`.
+    `stated` is the guarantee that was given when the run began. `phase` is the current plan, None
+    when one arm is left. `totals` has the sum and count of the rewards of each arm that it pulls,
+    and `sums` the parts of these sums that were recorded in each batch of this phase.
     """
 
     policy: Policy
@@ -67,7 +67,7 @@ class Run:
         population: Any,
         stated: Certificate | None = None,
     ) -> Self:
-        """Return a run before its first phase; ValueError or TypeError if it cannot be one."""
+        """Return a run before its first phase; ValueError or TypeError if an argument is wrong."""
         arms = arms_of(policy)
         names = checked_labels(range(arms) if labels is None else labels, arms)
         bounds = checked_range(bounds)
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def requests(self) -> dict[Label, int]:
-        """How many rewards of each arm are missing in the current phase; empty at the end."""
+        """Number of missing rewards of each arm in the current phase; empty at the end."""
         if self.phase is None:
             return {}
         return {
@@ -113,7 +113,7 @@ class Run:
             # An unknown label is not quoted: it may be a reward in the wrong place.
             if (arm := named(label)) is None or arm not in totals or arm in self.withdrawn:
                 raise ValueError(
-                    "rewards must be of arms that are asked for now: see `Session.requests` or "
+                    "rewards must be of arms that are requested now: see `Session.requests` or "
                     "`dpbai next`"
                 )
             if more[1] > (missing := pulls[arm] - totals[arm][1]):
@@ -145,29 +145,30 @@ class Run:
         name = checked_name(batch, "batch")
         if name not in self.batches:
             names = ", ".join(map(repr, self.batches)) or "none"
-            raise SessionError(f"there is no batch of this name; there is: {names}")
+            raise SessionError(f"there is no batch of this name; the batches are: {names}")
         if name not in self.sums:
             raise SessionError(
-                f"batch {name!r} is in phase {self.batches[name].phase}, which has been released"
+                f"batch {name!r} cannot be undone: it is in phase {self.batches[name].phase}, "
+                "which has been released"
             )
         batches, sums = dict(self.batches), dict(self.sums)
         del batches[name], sums[name]
         return replace(self, totals=self.rest([name]), batches=batches, sums=sums)
 
     def withdrawing(self, label: Label) -> Self:
-        """Return the run without requests for an arm."""
+        """Return the run after an arm is withdrawn."""
         name, plan = named(label), self.plan
         active, pulled = (
             set(self.names_of(arms)) - set(self.withdrawn) for arms in (plan.active, plan.pulled)
         )
         if name is None or name not in active | pulled:
-            raise SessionError("only an arm in play, or one that is pulled, can be withdrawn")
+            raise SessionError("only an arm that is in play or pulled now can be withdrawn")
         if name in active and len(active) < 3:
-            raise SessionError("two arms at least must stay in play")
+            raise SessionError("at least two arms must remain in play: this one is not withdrawn")
         return replace(self, withdrawn=(*self.withdrawn, name)).advanced()
 
     def advanced(self) -> Self:
-        """Release the current phase if it is complete, and begin the next, as often as possible."""
+        """Release the current phase if it is complete, begin the next one, and repeat."""
         run = self
         while run.phase is not None and not run.requests:
             run = run._released(run.phase)
@@ -179,8 +180,8 @@ class Run:
         for (arm, (_, count)), planned in zip(self.totals.items(), plan.pulls, strict=True):
             if not count and arm in missing:
                 raise SessionError(
-                    f"each arm needs at least one reward, and {arm!r} has none: withdraw it if it "
-                    "can give none"
+                    f"each arm needs at least one reward, and {arm!r} has none: withdraw this arm "
+                    "if it cannot be pulled"
                 )
             pulls.append(count if arm in missing else planned)
         return self._released(shortened(plan, pulls)).advanced()
@@ -188,7 +189,8 @@ class Run:
     def next(self, plan: Phase | None = None) -> Self:
         """Return the run in its next phase, with a saved plan or the policy's.
 
-        ValueError if the policy cannot have made it, SessionError if it loses more than stated.
+        ValueError if the policy cannot have made the plan, SessionError if its privacy loss is
+        larger than the stated guarantee.
         """
         active = self.finished[-1].survivors if self.finished else self.labels
         if self.finished and len(active) == 1 and plan is None:
@@ -198,12 +200,13 @@ class Run:
         if plan is not None:
             plan = stage.fitting(plan)
         elif (plan := stage.phase).decoder_matrix is not None:
-            # In the order of a file, so that sums round alike.
+            # In C order, as read from a file, so that sums are rounded in the same way.
             plan = replace(plan, decoder_matrix=np.ascontiguousarray(plan.decoder_matrix))
         if not self.stated.covers(certify([plan], mechanism=self.noise)):
             raise SessionError(
-                f"the plan of phase {plan.index} loses more than any plan that the guarantee was "
-                "computed from; a policy must plan the same phase for the same active set each time"
+                f"the plan of phase {plan.index} loses more privacy than the plans that the "
+                "guarantee was computed from; a policy must plan the same phase for the same "
+                "active set each time"
             )
         totals = dict.fromkeys(self.names_of(plan.pulled), _NOTHING)
         return replace(self, phase=plan, totals=totals, sums={})
@@ -213,7 +216,7 @@ class Run:
         return tuple(self.labels[arm] for arm in arms)
 
     def _released(self, plan: Phase) -> Self:
-        """Return the run after a plan: the current one, or that with fewer pulls."""
+        """Return the run after the release of the current plan, or of it with fewer pulls."""
         rows = [
             (arm, total, count, pulls)
             for (arm, (total, count)), pulls in zip(self.totals.items(), plan.pulls, strict=True)
@@ -224,8 +227,8 @@ class Run:
         remarks, counts = list(release.remarks), [count for _, _, count, _ in rows]
         if plan.pulls != self.plan.pulls:
             remarks.append(
-                f"phase {plan.index} was ended with {sum(counts)} of {self.plan.cost} rewards, and "
-                "with noise that is wider in proportion"
+                f"phase {plan.index} was ended with {sum(counts)} of {self.plan.cost} rewards, so "
+                "its noise is wider in proportion"
             )
         remarks += [
             f"arm {arm!r} was withdrawn with {count} of {pulls} rewards in phase {plan.index}: "
@@ -233,7 +236,7 @@ class Run:
             for arm, _, count, pulls in rows
             if count < pulls
         ]
-        before = [value for one in self.finished for value in one.statistic]
+        before = [value for past in self.finished for value in past.statistic]
         statistics = np.array([[*(before if plan.remembered else ()), *release.statistic]])
         released = Released(
             **{**vars(release), "remarks": tuple(remarks)},
@@ -248,21 +251,21 @@ class Run:
         return replace(self, finished=(*self.finished, released)).next()
 
     def _survivors(self, plan: Phase, statistics: FloatArray) -> list[int]:
-        """Return the surviving arms, increasing: one that was withdrawn only if all others are.
+        """Return the surviving arms, increasing; withdrawn arms survive only if all others do.
 
-        This reads public data: what was released, and which arms were withdrawn.
+        This depends on public data only: what was released, and which arms were withdrawn.
         """
         # Ties are broken at random, reproducibly if the noise has a seed.
-        chance = np.random.default_rng()
+        rng = np.random.default_rng()
         if isinstance(self.noise, NumpyNoise):
-            chance = self.noise.generator(plan.index, 1)
-        out = np.array([label in self.withdrawn for label in self.names_of(plan.active)])
+            rng = self.noise.generator(plan.index, 1)
+        withdrawn = np.array([label in self.withdrawn for label in self.names_of(plan.active)])
         kept: list[int] = []
-        for places in (np.flatnonzero(~out), np.flatnonzero(out)):
+        for places in (np.flatnonzero(~withdrawn), np.flatnonzero(withdrawn)):
             if keep := min(plan.keep - len(kept), len(places)):
                 arms, decoder = np.array(plan.active)[places].tolist(), plan.decoder[places]
-                some = replace(plan, active=tuple(arms), keep=keep, decoder_matrix=decoder)
-                kept += some.survivors(statistics, chance)[0].tolist()
+                part = replace(plan, active=tuple(arms), keep=keep, decoder_matrix=decoder)
+                kept += part.survivors(statistics, rng)[0].tolist()
         return sorted(kept)
 
 

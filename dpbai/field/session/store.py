@@ -1,15 +1,15 @@
 """The file of a session: one JSON document, replaced as a whole or not at all.
 
-A document is written beside its file, forced to the disk, and renamed over it, so that after a
-crash at any moment there is the old document or the new one. A lock beside the file keeps other
-processes from writing at the same time, and a document is replaced only if it is the one that the
-writer has read. The lock file stays, and counts the released phases: a document with fewer is
-refused.
+A new document is written to a temporary file, flushed to the disk, and renamed over the old one, so
+that a crash at any moment leaves either the old or the new document. A lock on a second file
+prevents other processes from writing at the same time, and a document is replaced only if it is the
+one that the writer has read. The lock file stays, and counts the released phases: a document with
+fewer phases is refused.
 
-The content is in one canonical form with a checksum, which detects accidents (anyone can compute it
-for a forged document). It holds what a `Run` holds, with the plans of all phases: they are executed
-as they were made, because linear algebra differs between machines, and must keep to the stated
-guarantee and to the budget.
+The content is in one canonical form with a checksum, which detects accidental changes (anyone can
+compute it for a forged document). It holds the fields of a `Run` and the plans of all phases. Saved
+plans are executed as they are, because linear algebra differs between machines, but must keep to
+the stated guarantee and to the budget.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _POLICIES: dict[str, Any] = {
 }
 _LAWS = {class_name(law): law for law in LAWS}
 _MECHANISMS = {mechanism.name: mechanism for mechanism in (OpenDPNoise, NumpyNoise)}
-_UNFIT = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
-_BUSY = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
-_FAR = 2**20  # the byte that is locked, behind all others, so that Windows lets these be read
-_PATIENCE = 1.0  # seconds of waiting for a lock before a warning
+_INVALID = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, SessionError)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
+_LOCK_HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+_LOCKED_BYTE = 2**20  # beyond the content, which Windows then lets other processes read
+_WARN_AFTER = 1.0  # seconds of waiting for a lock
 
 
 class Store:
     """The file at `path`.
 
-    `<path>.lock` stays beside it, `<path>.tmp` only after a crash, until the next step. A file that
-    is not as it should be is left as it is, with a `SessionError`.
+    `<path>.lock` stays beside it. `<path>.tmp` is left only by a crash, until the next step. A file
+    that is not valid raises a `SessionError` and is not changed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -80,40 +80,46 @@ class Store:
         if not self.path.exists():
             raise FileNotFoundError(f"{self.path} does not exist")
         count = 0
-        # Read first: while the file is read, another process may release a phase.
+        # The lock file is read first: another process may release a phase meanwhile.
         with suppress(OSError), _opened(self._lock, os.O_RDONLY, "rb") as lock:
             count = self._released(lock)
         data = self.path.read_bytes()
         content = self._decoded(data)
         try:
             run = run_in(content, policy, noise)
-        except _UNFIT as error:
-            raise SessionError(f"{self.path} is refused: {error}") from error
+        except _INVALID as error:
+            fault = f"it has no entry {error}" if isinstance(error, KeyError) else error
+            raise SessionError(f"{self.path} is refused: {fault}") from error
         self._check_newest(run, count)
         return run, data
 
     def save(self, run: Run, before: Run, data: bytes | None) -> bytes:
-        """Replace the run `before`, a document of these bytes or None, and return the new bytes.
+        """Replace the document of the run `before`, and return the bytes of the new one.
 
-        FileExistsError if there should be no file; SessionConflictError if it is another document;
-        SessionError if it is an older copy, or has a second name.
+        `data` are the bytes of the old document, None if there is no file yet. FileExistsError if
+        there is one nevertheless; SessionConflictError if the file has other bytes; SessionError if
+        it is an older copy or has a second name.
         """
         with self._locked() as lock:
             old = self.path.read_bytes() if self.path.exists() else None
             if old is not None and data is None:
-                raise FileExistsError(f"{self.path} exists already, and is left as it is")
+                raise FileExistsError(
+                    f"{self.path} exists already and was not changed: continue that run, or use "
+                    "another path"
+                )
             if old != data:
                 raise SessionConflictError(
-                    f"{self.path} was changed since it was read or saved here: load it again"
+                    f"{self.path} was changed since this session read or saved it: resume it again "
+                    "and repeat the step"
                 )
             if data is None:
-                lock.truncate(0)  # that of a run whose file was removed
+                lock.truncate(0)  # the count of an earlier run whose file was removed
             count = self._released(lock)
             self._check_newest(before, count)
             if data is not None and self.path.stat().st_nlink > 1:
                 raise SessionError(
                     f"{self.path} has a second name (a hard link), through which the same rewards "
-                    "could be released again: remove one of the two"
+                    "could be released again: remove one of the two names"
                 )
             data = _encoded(content_of(run))
             self._write(data)
@@ -125,19 +131,19 @@ class Store:
             return data
 
     def _released(self, lock: BinaryIO) -> int:
-        """Return how many phases were released; SessionError if that is not in the lock file."""
+        """Return the number of released phases; SessionError if the lock file does not hold it."""
         lock.seek(0)
-        count = lock.read(_FAR).strip() or b"0"
+        count = lock.read(_LOCKED_BYTE).strip() or b"0"
         if not count.isdigit():
-            raise SessionError(f"{self._lock} is no lock file of a session")
+            raise SessionError(f"{self._lock} is not the lock file of a session: use another path")
         return int(count)
 
     def _check_newest(self, run: Run, count: int) -> None:
-        """Raise SessionError if more phases were released than those of a run."""
+        """Raise SessionError if more phases were released than the run has."""
         if count > len(run.finished):
             raise SessionError(
                 f"{self.path} is an older copy: phase {count} has been released since, "
-                f"according to {self._lock.name}, and the same rewards would be released again; "
+                f"according to {self._lock.name}, so the same rewards would be released again; "
                 "restore the newer file, or begin another run"
             )
 
@@ -145,7 +151,7 @@ class Store:
     def _locked(self) -> Iterator[BinaryIO]:
         """Hold the lock, which the operating system releases if this process ends."""
         with _opened(self._lock, os.O_RDWR | os.O_CREAT, "r+b") as file:
-            warning = time.monotonic() + _PATIENCE
+            warning = time.monotonic() + _WARN_AFTER
             while not _lock_now(file):
                 if time.monotonic() > warning:
                     warning = math.inf
@@ -156,7 +162,7 @@ class Store:
             yield file
 
     def _write(self, data: bytes) -> None:
-        # Readable for the owner at most. A file or link of this name is removed, never opened.
+        # Only the owner may read it. A file or link of the temporary name is removed, never opened.
         mode = 0o600 & self.path.stat().st_mode if self.path.exists() else 0o600
         self._temporary.unlink(missing_ok=True)
         try:
@@ -167,16 +173,18 @@ class Store:
                 os.fsync(file.fileno())
             os.replace(self._temporary, self.path)  # noqa: PTH105  (as all of these calls)
         except FileExistsError:
-            raise SessionError(f"{self._temporary} was made by another process") from None
+            raise SessionError(
+                f"{self._temporary} was made by another process: repeat the step"
+            ) from None
         except BaseException as error:
             self._temporary.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno == errno.EBUSY:
                 raise SessionError(
-                    f"{self.path} cannot be replaced, as it is a mount of a single file: mount its "
-                    "folder instead"
+                    f"{self.path} cannot be replaced, because it is a mount of a single file: "
+                    "mount its folder instead"
                 ) from None
             raise
-        if sys.platform != "win32":  # which cannot force a renaming to the disk
+        if sys.platform != "win32":  # which cannot flush a renaming to the disk
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -188,9 +196,9 @@ class Store:
         try:
             document = json.loads(data)
         except (ValueError, RecursionError):
-            raise SessionError(f"{self.path} was cut short or is no {KIND}") from None
+            raise SessionError(f"{self.path} was cut short or is not a {KIND}") from None
         if not isinstance(document, dict) or document.get("format") != KIND:
-            raise SessionError(f"{self.path} is no {KIND}")
+            raise SessionError(f"{self.path} is not a {KIND}")
         if document.get("version") != VERSION:
             raise SessionError(
                 f"{self.path} has version {document.get('version')!r} of the format, but this "
@@ -212,19 +220,19 @@ def _encoded(content: Any) -> bytes:
 
 def _opened(path: Path, flags: int, kind: str, mode: int = 0o600) -> BinaryIO:
     """Open a file that is no symbolic link."""
-    return cast(BinaryIO, os.fdopen(os.open(path, flags | _NO_LINK, mode), kind))
+    return cast(BinaryIO, os.fdopen(os.open(path, flags | _NO_FOLLOW, mode), kind))
 
 
 def _lock_now(file: BinaryIO) -> bool:
     """Lock a file if no other process has, and return whether that was possible."""
     try:
         if sys.platform == "win32":
-            file.seek(_FAR)
+            file.seek(_LOCKED_BYTE)
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _BUSY:
+        if error.errno not in _LOCK_HELD:
             raise
         return False
     return True
@@ -261,7 +269,7 @@ def content_of(run: Run) -> Any:
 
 
 def run_in(content: Any, policy: Policy | None, noise: Mechanism | None) -> Run:
-    """Return the run in a content; an error of `_UNFIT` if it does not fit together."""
+    """Return the run that a document contains; an error of `_INVALID` if it is not consistent."""
     policy, noise = _policy_of(content["policy"], policy), _noise_of(content["noise"], noise)
     stated = Certificate(**restored(content["stated"]))
     labels, bounds, people = (content[n] for n in ("labels", "reward_range", "population"))
@@ -278,10 +286,10 @@ def run_in(content: Any, policy: Policy | None, noise: Mechanism | None) -> Run:
             and set(released.survivors) <= set(released.active)
             and all(0 <= n <= m for n, m in zip(released.pulls, run.plan.pulls, strict=True))
         ):
-            raise ValueError(f"what phase {run.plan.index} released does not fit its plan")
+            raise ValueError(f"the release of phase {run.plan.index} does not fit its plan")
         run = replace(run, finished=(*run.finished, released))
     if not set(content["withdrawn"]) <= set(labels):
-        raise ValueError("an arm that was withdrawn is none of its arms")
+        raise ValueError("an arm that was withdrawn is not one of its arms")
     batches = {
         name: Batch(phase, {arm: index(count) for arm, count in counts})
         for name, (phase, counts) in content["batches"].items()
@@ -315,7 +323,7 @@ def _received(run: Run, current: Any) -> Run:
             and all(0 <= total <= count for total, count in pairs)
             and all(n <= m for (_, n), m in zip(totals.values(), plan.pulls, strict=True))
         )
-    except _UNFIT:  # which may quote a sum
+    except _INVALID:  # its message may quote a sum
         fit = False
     if not fit:
         raise ValueError("its sums and counts do not fit its plan")
@@ -323,20 +331,19 @@ def _received(run: Run, current: Any) -> Run:
 
 
 def _noise_of(name: str, given: Mechanism | None) -> Mechanism:
-    """Return the given noise, or one of this library, if it is what the run was begun with."""
-    if given is None and name not in _MECHANISMS:
+    """Return the given noise, or noise of this library, if the run was begun with such noise."""
+    if given is None and name in _MECHANISMS:
+        return _MECHANISMS[name]()
+    if given is None or _check.kind(given, "noise", Mechanism).name != name:
         raise ValueError(f"it was begun with noise from {name}: pass that noise")
-    given = _MECHANISMS[name]() if given is None else _check.kind(given, "noise", Mechanism)
-    if given.name != name:
-        raise ValueError(f"it was begun with noise from {name}")
     return given
 
 
 def _policy_of(made_for: Mapping[str, Any], given: Policy | None) -> Policy:
-    """Return the given policy, or one of this library, if it is what the file was made for."""
+    """Return the given policy, or one of this library, if the file was made for it."""
     if given is None:
         if made_for["class"] not in _POLICIES:
-            raise ValueError("its policy is none of this library: pass that policy")
+            raise ValueError("its policy is not part of this library: pass that policy")
         parameters = restored(made_for)
         given = _POLICIES[parameters.pop("class")](**parameters)
     own = _described(given)
@@ -366,11 +373,16 @@ def _values(value: Any) -> dict[str, Any]:
 
 
 def _plan(saved: Mapping[str, Any]) -> Phase:
-    """Return the plan that was saved; an error of `_UNFIT` if it is none."""
+    """Return the plan that was saved; an error of `_INVALID` if it is not valid."""
     plan, noise = dict(saved), dict(saved["noise"])
     if "delta" in noise:  # of Gaussian noise, before plans had one
         plan["delta"] = noise.pop("delta")
-    plan["noise"] = _LAWS[noise.pop("class")](**noise)
-    if plan["release_matrix"] == []:  # which has columns all the same
+    if (law := noise.pop("class")) not in _LAWS:
+        raise ValueError(
+            f"a plan has noise of the class {_check.quoted(law)}, which this version of dpbai does "
+            "not have: continue with the version that wrote the file, or begin another run"
+        )
+    plan["noise"] = _LAWS[law](**noise)
+    if plan["release_matrix"] == []:  # JSON keeps no columns of a matrix without rows
         plan["release_matrix"] = np.empty((0, len(plan["pulled"])))
     return Phase(**plan)
