@@ -433,7 +433,9 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, done, refused
     code, out, _ = call("undo", "run.json", "wrong")
     assert (code, "Removed batch wrong: green 1\n" in out) == (0, True)
     assert "Batches so far: monday\n" in call("status", "run.json")[1]
-    assert "no batch of this name; the batches are: 'monday'\n" in refused("undo", "run.json", "wrong")
+    assert "no batch of this name; the batches are: 'monday'\n" in refused(
+        "undo", "run.json", "wrong"
+    )
     out = done("end-phase", "run.json")
     assert f"{len(rows)} of {sum(asked.values())} rewards" in out
     while asked := requests_of(call("next", "run.json")[1]):

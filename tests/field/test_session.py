@@ -620,7 +620,9 @@ def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
     assert session.requests == before
     session.record(full(session, 0.5))
     session.record({next(iter(session.requests)): [0.5]})
-    with pytest.raises(SessionError, match="'a' cannot be undone: it is in phase 1, which has been released"):
+    with pytest.raises(
+        SessionError, match="'a' cannot be undone: it is in phase 1, which has been released"
+    ):
         session.undo("a")
     assert session.batches == {"a": Batch(1, {first: 1})}
 
