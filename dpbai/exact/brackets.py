@@ -92,7 +92,7 @@ def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:
         low, high = bounds_of_union(forms, rows[likely], chances[likely])
         high += math.fsum(chances[order[_MOST_PAIRED:]].tolist()) + pruned
     low, high = low * (1 - rtol), min(max(high * (1 + rtol), math.exp(SMALLEST_LOG)), 1.0)
-    # The best arm always ties with the others of these, and ties are broken evenly.
+    # The best arm always ties with the arms that are not rivals, and ties are broken evenly.
     tied = int(np.count_nonzero(~rivals))
     return ErrorBounds(float(low + (tied - 1)) / tied, float(high + (tied - 1)) / tied)
 

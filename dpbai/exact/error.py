@@ -20,7 +20,7 @@ to its square root if rewards have atoms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +45,8 @@ from dpbai.phase import Phase, Policy
 from dpbai.plans import Stage
 from dpbai.ranking import alike
 from dpbai.rewards import Bernoulli, Empirical
+
+Coordinate = Variables | LatticeVariable
 
 _BLOCK = 64  # coordinates that are inverted together
 _MOST_SPIKES = 2**12
@@ -171,8 +173,7 @@ def _outside_wedge(phase: Phase, instance: Instance, normals: FloatArray, rtol: 
     """Return the probability that the product of the release with a normal is negative."""
     (first,), (second,) = (_coordinates(phase, instance, rtol, [k]) for k in (0, 1))
     kinks = [-along / across * second.knots for across, along in normals if across]
-    spikes = _spikes(first, phase, instance, 0)
-    knots = np.concatenate([[0.0], spikes, *kinks])
+    knots = np.concatenate([[0.0], _spikes(first, phase, instance, 0), *kinks])
 
     def ends(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return between which values the second coordinate is inside the cone, given the first."""
@@ -186,31 +187,27 @@ def _outside_wedge(phase: Phase, instance: Instance, normals: FloatArray, rtol: 
                 low[across * x <= 0] = np.inf
         return low, np.maximum(low, high)
 
-    def log_bounds(x: FloatArray) -> FloatArray:
-        low, high = ends(x)
-        return np.concatenate([second.log_bound(low, -1), second.log_bound(high, 1)])
-
-    def log_outside(x: FloatArray, slack: FloatArray) -> FloatArray:
-        low, high = ends(x)
-        tails = second.log_tail(low, -1, slack[:1]), second.log_tail(high, 1, slack[1:])
-        return np.asarray(np.logaddexp(*tails)[:, 0])
-
-    return _integral(first, log_bounds, log_outside, knots, rtol)
+    events = [(second, lambda x: ends(x)[0], -1), (second, lambda x: ends(x)[1], 1)]
+    return _integral(first, events, lambda tails: np.logaddexp(*tails)[:, 0], knots, rtol)
 
 
 def _integral(
-    last: Variables | LatticeVariable,
-    log_bounds: Callable[[FloatArray], FloatArray],
-    log_any: Callable[[FloatArray, FloatArray], FloatArray],
+    last: Coordinate,
+    events: Sequence[tuple[Coordinate, Callable[[FloatArray], FloatArray], int]],
+    log_union: Callable[[list[FloatArray]], FloatArray],
     knots: FloatArray,
     rtol: float,
 ) -> float:
     """Return the probability that one of some events occurs, by an integral over a coordinate x.
 
-    The density of x is that of `last`. Given x, `log_bounds(x)` bounds the log probability of each
-    event, and `log_any(x, slack)` is that of their union, with a slack as in `Variables` for each
-    event. Densities and tails may have kinks at `knots`.
+    The density of x is that of `last`. Given x, an event (coordinates, end, side) is that any of
+    the coordinates is above end(x), if the side is 1, or below it, if it is -1. `log_union` returns
+    the log probability of their union, given those of the tails. There may be kinks at `knots`.
     """
+    sizes = np.cumsum([len(coordinates.means) for coordinates, *_ in events])[:-1]
+
+    def log_bounds(x: FloatArray) -> FloatArray:
+        return np.concatenate([others.log_bound(end(x), side) for others, end, side in events])
 
     def log_bound(x: FloatArray) -> FloatArray:
         any_occurs = np.logaddexp.reduce(np.minimum(log_bounds(x), 0.0))
@@ -218,7 +215,12 @@ def _integral(
 
     def log_error(x: FloatArray, slack: FloatArray) -> FloatArray:
         bounds = np.clip(log_bounds(x), 4 * SMALLEST_LOG, 0.0)
-        log_given = np.minimum(log_any(x, slack + bounds.max(axis=0) - bounds), 0.0)
+        slacks = np.split(slack + bounds.max(axis=0) - bounds, sizes)
+        tails = [
+            others.log_tail(end(x), side, its)
+            for (others, end, side), its in zip(events, slacks, strict=True)
+        ]
+        log_given = np.minimum(log_union(tails), 0.0)
         return np.asarray(last.log_density(x, slack)[:, 0] + log_given)
 
     return math.exp(log_integral(log_error, log_bound, last.scan, knots, rtol))
@@ -300,31 +302,23 @@ def _not_largest(phase: Phase, instance: Instance, rtol: float) -> float:
     (best,) = _coordinates(phase, instance, rtol, [instance.best])
     rivals = [k for k in range(phase.coordinates) if k != instance.best]
     others = _coordinates(phase, instance, rtol, rivals)
-    sizes = np.cumsum([len(other.means) for other in others])[:-1]
     spikes = _spikes(best, phase, instance, instance.best)
     knots = np.concatenate([spikes, *(other.knots for other in others)])
 
-    def log_bounds(x: FloatArray) -> FloatArray:
-        return np.concatenate([other.log_bound(x, 1) for other in others])
-
-    def log_any(x: FloatArray, slack: FloatArray) -> FloatArray:
-        log_none = np.zeros((2, x.size))
+    def log_union(tails: list[FloatArray]) -> FloatArray:
         with np.errstate(divide="ignore"):
-            for other, its in zip(others, np.split(slack, sizes), strict=True):
-                log_none += np.log1p(-np.exp(other.log_tail(x, 1, its))).sum(axis=1)
+            log_none = sum(np.log1p(-np.exp(tail)).sum(axis=1) for tail in tails)
             return np.asarray(np.log(-np.expm1(log_none)))
 
-    return _integral(best, log_bounds, log_any, knots, rtol)
+    return _integral(best, [(each, lambda x: x, 1) for each in others], log_union, knots, rtol)
 
 
 def _coordinates(
     phase: Phase, instance: Instance, rtol: float, chosen: list[int]
-) -> list[Variables | LatticeVariable]:
+) -> list[Coordinate]:
     """Return the chosen coordinates: in closed form where possible, otherwise in blocks."""
     lattices = {k: _on_lattice(phase, instance, k) for k in chosen}
-    found: list[Variables | LatticeVariable] = [
-        lattice for lattice in lattices.values() if lattice is not None
-    ]
+    found: list[Coordinate] = [known for known in lattices.values() if known is not None]
     rest = np.array([k for k, lattice in lattices.items() if lattice is None], dtype=np.int64)
     if rest.size:
         terms = Terms(independent_terms(phase, instance))
@@ -350,9 +344,7 @@ def _on_lattice(phase: Phase, instance: Instance, coordinate: int) -> LatticeVar
     return LatticeVariable(low, step, count, share, phase.noise.scale)
 
 
-def _spikes(
-    variable: Variables | LatticeVariable, phase: Phase, instance: Instance, coordinate: int
-) -> FloatArray:
+def _spikes(variable: Coordinate, phase: Phase, instance: Instance, coordinate: int) -> FloatArray:
     """Return the kinks of the density of a released coordinate, and points around narrow spikes.
 
     Quadrature could miss the spikes. There is one at each sum of discrete rewards if the noise and

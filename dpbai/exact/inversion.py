@@ -31,7 +31,7 @@ All results are logarithms, so that products of small numbers do not underflow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 
@@ -112,13 +112,11 @@ class Variables:
         errors may exceed `rtol`. The result is -inf where they may be as large as the density.
         """
         offsets = x - self.means[:, None]
-        slack = np.broadcast_to(slack, offsets.shape)
-        result = np.zeros((2, *offsets.shape))
-        found = np.zeros(offsets.shape, dtype=bool)
-        for sign, side in ((1, offsets >= 0), (-1, offsets < 0)):
-            here = np.where(side, slack, np.inf)
-            found |= self._by_residue(offsets, sign, here, result, tail=False)
-        return np.where(found, result, self._inverses[0](offsets, np.where(found, np.inf, slack)))
+        above, below = (
+            self._inverted(offsets, sign, np.where(sign * offsets >= 0, slack, np.inf), tail=False)
+            for sign in (1, -1)
+        )
+        return np.where(offsets >= 0, above, below)
 
     def log_tail(self, x: FloatArray, side: int, slack: FloatArray) -> FloatArray:
         """Return log P(Z > x) if `side` is 1, log P(Z < x) if it is -1; see `log_density`.
@@ -136,10 +134,7 @@ class Variables:
                 continue
             if sign != side:
                 here = here + np.maximum(-self._inverses[sign].bound(offsets), 0.0)
-            small = np.zeros((2, *offsets.shape))
-            found = self._by_residue(offsets, sign, here, small, tail=True)
-            inverted = self._inverses[sign](offsets, np.where(found, np.inf, here))
-            small = np.minimum(np.where(found, small, inverted), 0.0)
+            small = np.minimum(self._inverted(offsets, sign, here, tail=True), 0.0)
             with np.errstate(divide="ignore"):
                 tail = small if sign == side else np.log1p(-np.exp(small[::-1]))
             np.copyto(result, tail, where=np.isfinite(here))
@@ -165,30 +160,33 @@ class Variables:
         some = Variables(self.terms, self.weights[rows], self.rtol)
         low, high = some.log_tail(np.zeros(1), -1, np.zeros(1))[:, :, 0]
         if (low < high).any():
-            raise RoughDensityError("an event is too rare for double precision")
+            raise RoughDensityError(
+                "double precision is not enough for the probability of an event"
+            )
         return np.asarray(high)
 
-    def _by_residue(
-        self, offsets: FloatArray, sign: int, slack: FloatArray, result: FloatArray, *, tail: bool
-    ) -> BoolArray:
-        """Write into `result`, and return, where the residue at the pole is at most twice as large.
+    def _inverted(
+        self, offsets: FloatArray, sign: int, slack: FloatArray, *, tail: bool
+    ) -> FloatArray:
+        """Return log densities, or log tails on the side `sign`, where the slack is finite.
 
-        Only points of finite slack are considered.
+        The residue at the pole is used where it is at most twice as large as the result.
         """
+        inverse = self._inverses[sign * tail]
         if np.isnan(self._poles).all():
-            return np.zeros(slack.shape, dtype=bool)
+            return inverse(offsets, slack)
         poles, rows = self._poles[:, None], np.arange(len(self._poles))[:, None]
         rest = self.log_mgf(rows, sign * np.nan_to_num(poles) + 0j, self._rest_weights).real
         residue = rest - sign * poles * offsets - math.log(2)
         if not tail:
             residue += np.log(poles)
-        inverse = self._differences[sign, tail]
-        bounds = inverse.bound(offsets)
+        beyond = self._differences[sign, tail]
+        bounds = beyond.bound(offsets)
         found = np.isfinite(slack) & (bounds < residue - math.log(2))
-        difference = inverse(offsets, np.where(found, slack + residue - bounds, np.inf))
+        difference = beyond(offsets, np.where(found, slack + residue - bounds, np.inf))
         ratio = np.where(found, difference[::-1] - residue, -np.inf)
-        np.copyto(result, residue + np.log1p(-np.exp(ratio)), where=found)
-        return found
+        inverted = inverse(offsets, np.where(found, np.inf, slack))
+        return np.where(found, residue + np.log1p(-np.exp(ratio)), inverted)
 
     @cached_property
     def _differences(self) -> dict[tuple[int, bool], _Inverse]:
@@ -196,7 +194,7 @@ class Variables:
         poles = np.nan_to_num(self._poles)
         units = np.maximum(self._rest_deviations, _NARROWEST * self.deviations)
         tilts = poles[:, None] + self._tilts(self._rest_limits - poles, units)
-        # The accuracy relative to the residue is set by the slack in `_by_residue`.
+        # The accuracy relative to the residue is set by the slack in `_inverted`.
         return {
             (sign, tail): _Inverse(self, sign * tilts[:, ::sign], units, tail=tail)
             for sign, tail in product((1, -1), (True, False))
@@ -244,8 +242,8 @@ class Variables:
 class _Inverse:
     """Inverses of the Laplace transforms of R densities, or of R tails, along vertical lines.
 
-    For each form there are L lines, which cross the real axis at increasing tilts, the rows of
-    `grid`. There is no pole between the first and the last one, nor is 0 if they are for tails.
+    For each form there are L lines, which cross the real axis at increasing tilts, a row of `grid`.
+    There is no pole between the first and the last one and, for tails, they have the same sign.
     `units`, shape (R,), are lengths.
     """
 
@@ -368,18 +366,16 @@ class _Inverse:
         nodes = np.ceil(self._reach(rows, lines) / steps) + 1
         if (nodes * (served.sum(axis=1) + 16)).sum() > _MOST_WORK:  # before conversion to integers
             raise RoughDensityError(f"an inversion would take {nodes.max():.3g} nodes")
-        counts: IntArray = nodes.astype(np.int64)
+        counts = nodes.astype(np.intp)
         points = [offsets[row, where] for row, where in zip(rows, served, strict=True)]
         totals, magnitudes, squares = [np.zeros(x.size) for x in points], *np.zeros((2, rows.size))
         size = max(1, _NODES_AT_ONCE // rows.size)
         for start in range(0, int(counts.max()), size):
             sizes = np.clip(counts - start, 0, size)
-            for k, kernel in enumerate(self._kernels(rows, lines, steps, start, sizes)):
+            for k, (kernel, z) in enumerate(self._kernels(rows, lines, steps, start, sizes)):
                 totals[k] += _sum(kernel, steps[k], start, points[k])
-                heights = steps[k] * np.arange(start, start + kernel.size)
-                moduli = np.hypot(self.grid[rows[k], lines[k]], heights)
                 magnitudes[k] += np.abs(kernel).sum()
-                squares[k] += ((np.abs(kernel) * moduli) ** 2).sum()
+                squares[k] += (np.abs(kernel * z) ** 2).sum()
         # An exponent z x has a rounding error in proportion to the moduli of z and x.
         lengths = np.array([np.abs(x).max() for x in points])
         errors = _SUM_ERROR * (magnitudes + _EXPONENT_ERROR * lengths * np.sqrt(squares))
@@ -395,24 +391,24 @@ class _Inverse:
 
     def _kernels(
         self, rows: IntArray, lines: IntArray, steps: FloatArray, start: int, sizes: IntArray
-    ) -> list[ComplexArray]:
-        """Return the transforms at nodes of vertical lines, divided by those on the real axis.
+    ) -> Iterator[tuple[ComplexArray, ComplexArray]]:
+        """Return kernels and nodes of each line: transforms, divided by those on the real axis.
 
-        The nodes are number `start`, and the next ones, of the trapezoidal rule from the real axis
-        upwards. The first node of all has half the weight.
+        The nodes are number `start` and the next ones of the trapezoidal rule from the real axis
+        upwards. The first one of all has half the weight.
         """
-        nodes = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
+        numbers = np.concatenate([np.arange(start, start + size) for size in sizes.tolist()])
         if rows.size > 1:
-            times = sizes.astype(np.intp)  # as NumPy requires on 32-bit platforms
-            rows, lines = np.repeat(rows, times), np.repeat(lines, times)
-            steps = np.repeat(steps, times)
+            rows, lines = np.repeat(rows, sizes), np.repeat(lines, sizes)
+            steps = np.repeat(steps, sizes)
         s = self.grid[rows, lines]
-        z: ComplexArray = np.asarray(s + 1j * steps * nodes)
+        z: ComplexArray = np.asarray(s + 1j * steps * numbers)
         kernels = np.exp(self.variables.log_mgf(rows, z) - self._logs[rows, lines])
         if self.tail:
             kernels *= s / z
-        kernels[nodes == 0] /= 2
-        return np.split(kernels, np.cumsum(sizes)[:-1])
+        kernels[numbers == 0] /= 2
+        ends = np.cumsum(sizes)[:-1]
+        return zip(np.split(kernels, ends), np.split(z, ends), strict=True)
 
     def _reach(self, rows: IntArray, lines: IntArray) -> FloatArray:
         """Return the heights t on some lines above which the integrals are negligible."""

@@ -113,7 +113,7 @@ def _log_inverse(
     high = np.where(gaps > 0, ends, np.inf).min()
     low = np.where(gaps < 0, ends, -np.inf).max()
     if not math.isfinite(high - low):
-        raise RoughDensityError("an event is too rare for double precision")
+        raise RoughDensityError("double precision is not enough for the probability of an event")
     count = 2 * math.ceil((high - low) / 2) + 1
     # The integrand matters at angles up to `most`.
     lowest = min(least_tilt, 1)

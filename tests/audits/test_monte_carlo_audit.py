@@ -10,6 +10,9 @@ import dpbai
 from dpbai.audits import run_on_table
 
 SURE = 1 - 1e-6
+ZEROS = np.zeros((2, 9))
+ONE = np.zeros((2, 9))
+ONE[0, 0] = 1.0
 
 
 def test_runs_on_a_table_have_the_exact_law():
@@ -85,12 +88,26 @@ def test_the_limits_are_those_of_clopper_and_pearson(level):
     assert shifted.epsilon < bound.epsilon
 
 
-def test_few_runs_detect_a_policy_without_noise():
+@pytest.mark.parametrize("order", [1, -1])
+def test_few_runs_detect_a_policy_without_noise(order):
     """One reward of 1 makes its arm win; without it, the two arms tie."""
-    bound = dpbai.monte_carlo_audit(dpbai.ODLinBAI(np.eye(2), budget=9), trials=4000, level=SURE)
+    tables, policy = (ZEROS, ONE)[::order], dpbai.ODLinBAI(np.eye(2), budget=9)
+    bound = dpbai.monte_carlo_audit(policy, tables, trials=4000, level=SURE)
     assert bound.hits[1] == 0
     assert stats.binomtest(bound.hits[0], 2000, 0.5).pvalue > 1e-6
     assert bound.epsilon > 3
+
+
+def test_the_runs_that_choose_the_event_and_those_that_test_it_add_up_to_the_trials():
+    runs = []
+
+    def counted(policy, table, trials, rng):
+        runs.append(trials)
+        return run_on_table(policy, table, trials, rng)
+
+    policy = dpbai.ODLinBAI(np.eye(2), budget=9)
+    assert dpbai.monte_carlo_audit(policy, trials=5, run=counted).runs == 3
+    assert runs == [2, 2, 3, 3]
 
 
 def test_large_plans_are_audited_too():
@@ -124,11 +141,6 @@ def test_the_same_seed_gives_the_same_bound():
     assert first == second
     generator = np.random.default_rng(7)
     assert dpbai.monte_carlo_audit(policy, trials=500, seed=generator) == first
-
-
-ZEROS = np.zeros((2, 9))
-ONE = np.zeros((2, 9))
-ONE[0, 0] = 1.0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Statistical tests are seeded, and fail by chance with probability below 1e-6 eac
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,6 +23,7 @@ from dpbai.exact import NotExactError, pairs
 from dpbai.exact.inversion import Variables
 from dpbai.exact.terms import independent_terms
 from dpbai.noise import Gaussian
+from dpbai.phase import Phase
 
 SYNTHETIC = dpbai.synthetic()
 MAKERS = {
@@ -239,3 +242,68 @@ def test_logarithms_of_the_bounds_are_bounds_of_the_logarithm(gap, sigma):
     assert low <= exact + 1e-9
     assert exact - 1e-9 <= high < max(exact, -575) + 0.01
     assert low > exact - 0.01 or (low == -math.inf and exact < -575)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoPhases:
+    """A policy that keeps two arms, and then one: by new, precise releases or by the old ones."""
+
+    arms: int
+    noise: dpbai.noise.Noise
+    decoder: Sequence[Sequence[float]] | None = None
+    remembers: bool = False
+    budget: int = 1000
+
+    @property
+    def features(self) -> np.ndarray:
+        return np.eye(self.arms)
+
+    def phase(self, index: int, active: Sequence[int], past: tuple[Phase, ...] = ()) -> Phase:
+        active = tuple(active)
+        if past:
+            rows = np.eye(self.arms)[list(active)]
+            return Phase(index, active, (), (), self.noise, 1, None, rows, remembered=self.arms)
+        if self.decoder is not None and index == 1:
+            rows = np.array(self.decoder)
+            return Phase(index, active, (0, 1), (4, 4), self.noise, 2, decoder_matrix=rows)
+        noise = self.noise if index == 1 else dpbai.Laplace(1e-3)
+        return Phase(index, active, active, (4,) * len(active), noise, 3 - index)
+
+
+def test_an_arm_is_lost_if_all_its_rivals_are_ahead_together():
+    """Two rivals have nearly the same estimate, so that Markov's bound is nearly attained."""
+    noise = dpbai.Laplace(0.1)
+    p = dpbai.exact_error(one_phase((4, 4), noise), constants(0.9, 0.5))
+    policy = TwoPhases(3, noise, [[1.0, 0.0], [0.0, 1.0], [1e-6, 1.0]])
+    assert p <= dpbai.error_bounds(policy, constants(0.9, 0.5, 0.5)).high < 1.01 * p
+
+
+@pytest.mark.parametrize("rivals", [4, 5])
+def test_remembered_releases_add_the_errors_of_all_sets_of_survivors(rivals):
+    """Phase 2 uses the estimates of phase 1, so the error is that of a single phase.
+
+    The errors with the different sets of survivors are nearly disjoint events. Their maximum, which
+    is a bound for new releases, would not do.
+    """
+    noise = dpbai.Gaussian(0.1)
+    instance = constants(0.9, *[0.2] * rivals)
+    policy = TwoPhases(rivals + 1, noise, remembers=True)
+    error = dpbai.exact_error(one_phase((4,) * (rivals + 1), noise), instance)
+    assert error <= dpbai.error_bounds(policy, instance).high < 3 * error
+
+
+def test_rivals_beyond_the_pairs_that_are_computed_count():
+    policy = one_phase((200,) * 80, Gaussian(0.02))
+    instance = laws(dpbai.Uniform(0.5), *[dpbai.Uniform(0.3)] * 79)
+    error = dpbai.exact_error(policy, instance, rtol=1e-4)
+    low, high = dpbai.error_bounds(policy, instance)
+    assert low <= error <= high < 1.2 * error
+
+
+def test_unlikely_rivals_count():
+    """Thirty rivals together have a small part of the error; they are bounded, not left out."""
+    policy = one_phase((200,) * 32, Gaussian(0.02))
+    instance = laws(dpbai.Uniform(0.5), dpbai.Uniform(0.38), *[dpbai.Uniform(0.31)] * 30)
+    error = dpbai.exact_error(policy, instance)
+    low, high = dpbai.error_bounds(policy, instance, rtol=1e-8)
+    assert low <= error <= high < 1.01 * error

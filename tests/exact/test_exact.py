@@ -765,3 +765,24 @@ def test_noise_far_below_a_reward_only_breaks_ties(means, scale):
         expected += lost * np.prod(np.where(ones, means, np.subtract(1, means)))
     found = dpbai.exact_error(policy, laws(*map(dpbai.Bernoulli, means)))
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("pulls", [1, 4, 9])
+def test_all_arms_tie_on_the_edge_of_a_half_plane(pulls):
+    """One mean is released without noise. If it is 0, all four arms tie, and otherwise two of them.
+
+    The best arm and its copy win if the mean is positive.
+    """
+    policy = one_phase((pulls,), dpbai.NoNoise(), [[1.0], [1.0], [0.5], [-1.0]], pulled=(0,))
+    instance = laws(dpbai.Bernoulli(0.3), *map(dpbai.Uniform, (0.1, 0.2, 0.05)))
+    zero = 0.7**pulls
+    expected = zero * 3 / 4 + (1 - zero) / 2
+    assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("pulls", range(1, 12))
+def test_two_valued_means_that_are_equal_up_to_rounding_tie(pulls):
+    """The lower arm only ties, and only if all of its rewards are high and the others are low."""
+    rewards = dpbai.Empirical([0.4, 0.7], [19, 1]), dpbai.Empirical([0.1, 0.4], [1, 9])
+    error = dpbai.exact_error(one_phase((pulls, pulls), dpbai.NoNoise()), laws(*rewards))
+    assert error == pytest.approx((0.95 * 0.9) ** pulls / 2, rel=1e-9)
