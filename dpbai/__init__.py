@@ -1,7 +1,7 @@
 """Companion to "Fixed-Budget Differentially Private Best Arm Identification".
 
-A policy plans phases, and engines execute the plans: see `Phase`, `simulate` and `study`. Names are
-imported when they are first used; `__init__.pyi` lists them.
+A policy plans phases, and engines execute the plans: see `Phase`, `simulate` and `study`. The names
+listed in `__init__.pyi` are imported when they are first used.
 """
 
 import lazy_loader

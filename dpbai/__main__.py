@@ -1,4 +1,4 @@
-"""`python -m dpbai`: plan, run and study from the command line, see `dpbai.field.cli`."""
+"""The command line, `python -m dpbai`: see `dpbai.field.cli`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line in a process of its own, and return its exit code."""
+    """Run the command line, and return its exit code; Ctrl-C ends the process."""
     signal.signal(signal.SIGINT, _interrupted)
     from dpbai.field import cli
 
@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupted(*_: object) -> None:
-    """End at once: an exception would become another one where it meets an import."""
+    """Exit at once: `KeyboardInterrupt` during an import could surface as another exception."""
     os.write(2, b"dpbai: interrupted\n")
     os._exit(130)
 

@@ -1,8 +1,8 @@
 """Checks of arguments that several modules share.
 
-Each returns the argument in the form that the code uses, or raises an error that names the
+Each check returns the argument in the form that the code uses, or raises an error that names the
 argument, the rule, and the offending value. Nothing is clipped, rounded or dropped. All of these
-arguments are public; private rewards are checked where they are read, and never quoted.
+arguments are public. Private rewards are checked where they are read, and never quoted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Kind = TypeVar("Kind")
 Seed = int | np.random.SeedSequence | np.random.Generator
 
 MOST_TRIALS = 10**10
-"""The most runs that can be simulated in practice; more are refused."""
+"""The largest number of runs that can be simulated in practice."""
 
 LARGEST_COUNT = 2**53
-"""Counts up to this one are exact as floats."""
+"""Integers up to this one are exact as floats."""
 
-_LONGEST = 100
+_MAX_QUOTED = 100  # characters
 _IN_WORDS = {
     "(0, inf]": "be positive",
     "(0, inf)": "be positive and finite",
@@ -44,12 +44,12 @@ _IN_WORDS = {
 
 
 def quoted(value: Any) -> str:
-    """Return the representation of a public value for an error message, on one line and cut."""
+    """Return the representation of a public value for an error message: one line, truncated."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # of a foreign class, or of an integer with too many digits
+    except Exception:  # from a user's class, or for an integer with too many digits
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
 def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
@@ -66,20 +66,18 @@ def whole(value: Any, name: str, *, least: int = 1, most: int = LARGEST_COUNT) -
 
 
 def trials(value: Any, *, least: int = 1) -> int:
-    """Return a number of runs to simulate."""
+    """Return `value` as a number of runs to simulate."""
     return whole(value, "trials", least=least, most=MOST_TRIALS)
 
 
 def number(value: Any, name: str, interval: str = "[-inf, inf]") -> float:
-    """Return `value` as a `float` in an interval, written as in "[0, 1)"; NaN lies in none."""
+    """Return `value` as a `float` that lies in an interval such as "[0, 1)"; NaN is an error."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a real number, got {quoted(value)}")
     try:
         result = float(value)
     except OverflowError:
-        raise ValueError(
-            f"{name} must be within the range of doubles, got {quoted(value)}"
-        ) from None
+        raise ValueError(f"{name} must fit a double, got {quoted(value)}") from None
     if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
     low, high = map(float, interval[1:-1].split(","))
@@ -108,7 +106,7 @@ def proportion(value: Any, name: str) -> float:
 def epsilon(value: Any) -> float:
     """Return the privacy parameter: in [1e-300, 1e300], or infinity, which means no noise.
 
-    Beyond these, noise of scale 1/epsilon would overflow or underflow.
+    Outside this interval, noise of scale 1/epsilon would overflow or underflow.
     """
     result = number(value, "epsilon", "(0, inf]")
     if math.isinf(result):
@@ -117,7 +115,7 @@ def epsilon(value: Any) -> float:
 
 
 def fields(record: Any, **intervals: str) -> None:
-    """Replace numbers in fields of a frozen dataclass by floats, each in its interval."""
+    """Convert fields of a frozen dataclass to floats, and check that each is in its interval."""
     for name, interval in intervals.items():
         checked = number(getattr(record, name), f"{name} of {type(record).__name__}", interval)
         object.__setattr__(record, name, checked)
@@ -139,17 +137,17 @@ def flag(value: Any, name: str) -> bool:
 
 
 def sequence(value: Any, name: str) -> tuple[Any, ...]:
-    """Return the entries of a sequence or iterator; a string, a mapping or a scalar is neither."""
+    """Return the entries of a sequence or iterator; strings, mappings and scalars are errors."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a sequence, got a {type(value).__name__}")
     try:
         return tuple(value)
     except TypeError:  # a 0-d array is an instance of Iterable
-        raise TypeError(f"{name} must be a sequence, got a 0-d one") from None
+        raise TypeError(f"{name} must be a sequence, got a 0-d array") from None
 
 
 def path(value: Any, name: str) -> Path:
-    """Return a path to a file that exists or can be created; a directory is an error."""
+    """Return the path of a file, which need not exist; a directory is an error."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be a string or path-like, got {quoted(value)}")
     try:
@@ -157,26 +155,25 @@ def path(value: Any, name: str) -> Path:
         result.lstat()
     except FileNotFoundError:
         return result
-    except (TypeError, ValueError, OSError):  # bytes, a null character, too long a name
+    except (TypeError, ValueError, OSError):  # bytes, a null character, a name that is too long
         raise ValueError(f"{name} must be the path of a file, got {quoted(value)}") from None
     if result.is_dir():
-        raise ValueError(f"{name} must be a file, and {result} is a directory")
+        raise ValueError(f"{name} must be a file, but {result} is a directory")
     return result
 
 
-def kind(value: Kind, name: str, expected: type[Any]) -> Kind:
+def kind(value: Kind, name: str, expected: Any) -> Kind:
     """Return `value` if it is an instance of a class, or has the members of a protocol."""
-    if isinstance(value, type) or not _is_a(value, expected):
-        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{name} must be an object of the kind {expected.__name__}, got {got}")
+    if isinstance(value, type):
+        raise TypeError(f"{name} must be an instance, got the class {value.__name__} itself")
+    if getattr(expected, "_is_protocol", False):
+        # Since Python 3.12, isinstance ignores `__getattr__` for protocols.
+        fits = all(getattr(value, member, None) is not None for member in _members(expected))
+    else:
+        fits = isinstance(value, expected)
+    if not fits:
+        raise TypeError(f"{name} must be of type {expected.__name__}, got {type(value).__name__}")
     return value
-
-
-def _is_a(value: Any, expected: Any) -> bool:
-    """As `isinstance`, which from Python 3.12 on ignores `__getattr__` for protocols."""
-    if not getattr(expected, "_is_protocol", False):
-        return isinstance(value, expected)
-    return all(getattr(value, name, None) is not None for name in _members(expected))
 
 
 @cache
@@ -209,7 +206,7 @@ def vector(value: ArrayLike, name: str, length: int | None = None) -> FloatArray
 
 
 def shaped(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
-    """Return a read-only, finite float copy of a shape, in which None stands for any length."""
+    """Return a read-only float copy of a finite array of a shape; None allows any length."""
     array = np.array(_real(value, name), dtype=np.float64)
     if array.ndim != len(shape):
         raise ValueError(f"{name} must be {len(shape)}-D, got {array.ndim}-D")
@@ -232,12 +229,12 @@ def reals(value: ArrayLike, name: str, *, least: float) -> FloatArray:
 
 def _real(value: ArrayLike, name: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array, got a masked one")
+        raise TypeError(f"{name} must not be a masked array: leave out the masked values")
     try:
         array = np.asarray(value)
-    except ValueError:  # rows of different lengths; NumPy's message may quote a value
-        raise ValueError(f"{name} must be an array, with rows of one length") from None
-    except Exception:  # an object of a foreign class may raise anything
+    except ValueError:  # NumPy's message may quote a value
+        raise ValueError(f"{name} must be an array whose rows have the same length") from None
+    except Exception:  # an object of a user's class may raise anything
         raise TypeError(f"{name} must hold real numbers, got a {type(value).__name__}") from None
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -250,14 +247,14 @@ def active_set(value: Any, arms: int, name: str = "active") -> tuple[int, ...]:
     if not result:
         raise ValueError(f"{name} must hold at least one arm, got none")
     if result[-1] >= arms or not all(map(operator.lt, result, result[1:])):
-        raise ValueError(f"{name} must be distinct arms of 0..{arms - 1} in increasing order")
+        raise ValueError(f"{name} must be distinct arms in 0..{arms - 1}, in increasing order")
     return result
 
 
 def whole_numbers(value: Any, name: str, *, least: int) -> tuple[int, ...]:
     """Return integers, each at least `least`, as a tuple of `int`."""
     result = value if type(value) is tuple else sequence(value, name)
-    # Fast path: engines pass tuples of int, once for every active set.
+    # Engines pass a tuple of int for every active set, for which one test of all entries is faster.
     if set(map(type, result)) - {int} or (
         result and not least <= min(result) <= max(result) <= LARGEST_COUNT
     ):
@@ -273,9 +270,9 @@ def generator(seed: Seed) -> np.random.Generator:
 
 
 def seed_sequence(seed: Any) -> np.random.SeedSequence:
-    """Return a seed sequence for `seed`; one is drawn from a `Generator`."""
+    """Return a seed sequence for `seed`, whose entropy is drawn if `seed` is a `Generator`."""
     if isinstance(seed, np.random.SeedSequence):
-        # A copy: spawning from it must not change the caller's.
+        # A copy, so that spawning from it does not change the caller's.
         return np.random.SeedSequence(**seed.state)
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(2**63, size=4).tolist())

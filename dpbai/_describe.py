@@ -1,4 +1,4 @@
-"""Descriptions of objects: in the types of JSON, to save and to compare them, and as text."""
+"""Descriptions of objects: in the types of JSON, to save and compare them, and as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 _NOT_FINITE = "not finite"
 _ROUNDING = 1e-9
 UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, line ends, marks of direction, surrogates: not allowed in names."""
+"""Control characters, line ends, direction marks and surrogates, which names must not contain."""
 
 
 def visible(text: str) -> str:
@@ -24,15 +24,15 @@ def visible(text: str) -> str:
 
 
 def class_name(kind: type) -> str:
-    """Return the name of a class, with its module, or with `dpbai` if it is one of this library."""
+    """Return the name of a class with its module, which is `dpbai` for classes of this library."""
     ours = kind.__module__.startswith("dpbai.")
     return f"{'dpbai' if ours else kind.__module__}.{kind.__qualname__}"
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in the types of JSON, without infinity and NaN; TypeError if it has none.
+    """Return `value` in the types of JSON; infinity and NaN become objects that hold their names.
 
-    A dataclass becomes its class and its parameters.
+    A dataclass becomes an object of its class and parameters. Other types raise `TypeError`.
     """
     kind: Any = type(value)
     if hasattr(kind, "__dataclass_fields__"):
@@ -66,7 +66,7 @@ def fingerprint(value: Any) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """Return a value in six digits, plus a remainder due to rounding; never less than it is."""
+    """Format a value in six digits, rounded up; add an excess due to rounding errors explicitly."""
     nearest = float(f"{value:.6g}")
     if not value > nearest:
         return f"{nearest:g}"
@@ -76,6 +76,6 @@ def rounded_up(value: float) -> str:
 
 
 def _ceiling(value: float, digits: int) -> str:
-    """Return a value in this number of digits, rounded up."""
+    """Format a value in `digits` digits, rounded up."""
     context = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal(Decimal(value))):.{digits}g}"

@@ -1,19 +1,19 @@
 r"""How much Gaussian noise gives (epsilon, delta)-differential privacy.
 
-Noise N(0, sigma^2) on a number that one reward moves by 1 is (epsilon, delta)-private for
+Noise N(0, sigma^2) on a number that one reward changes by at most 1 is (epsilon, delta)-private for
 
     delta = Phi(u - v) - e^epsilon Phi(-u - v),   u = 1/(2 sigma),   v = epsilon sigma,
 
-and for no smaller delta (Balle and Wang, 2018, Theorem 8). The derivative of that by v, at fixed
-u = 1/(2 sigma), is -2u e^(2uv) Phi(-u - v). With Mills' ratio R = (1 - Phi)/phi and phi(v + u)
-e^(2uv) = phi(v - u), this gives
+and for no smaller delta (Balle and Wang, 2018, Theorem 8). The derivative with respect to v, at
+fixed u, is -2u e^(2uv) Phi(-u - v). With Mills' ratio R = (1 - Phi)/phi and phi(v + u) e^(2uv) =
+phi(v - u), this gives
 
     delta = 2u integral of phi(v - u + s) R(v + u + s) over s >= 0,
 
-whose integrand is positive and smooth: no digits cancel, and nothing overflows or underflows once
-phi(v - u) is kept as a logarithm. For u above v + 1, delta is near 1 and 1 - delta is computed
-instead. As log delta decreases in sigma and in epsilon, either is the zero of a decreasing
-function.
+whose integrand is positive and smooth: there is no cancellation, and no overflow or underflow if
+phi(v - u) is kept as a logarithm. For u > v + 1, delta is near 1, and 1 - delta is computed
+instead. Since log delta decreases in sigma and in epsilon, each of these is found as the zero of a
+decreasing function.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 CALIBRATIONS = ("classic", "analytic")
-_LARGEST_ARGUMENT = 1e150  # of phi: its square is finite
-_LEAST_SIGMA, _LARGEST_SIGMA = 1e-155, 2.0**1022  # beyond, epsilon or delta is no double
+_LARGEST_ARGUMENT = 1e150  # of phi, so that its square is finite
+_LEAST_SIGMA, _LARGEST_SIGMA = 1e-155, 2.0**1022  # outside, epsilon or delta does not fit a double
 _NODES, _WEIGHTS = special.roots_legendre(40)
-_DECAY = 40.0  # the integrand is followed until it has fallen by e^-40
+_DECAY = 40.0  # the integral is truncated where the integrand has decreased by e^-40
 _TOLERANCE = 1e-7  # of log delta
-_LEAST_EXCESS = -1e9  # bounds a logarithm that may be infinite
-_LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # within the exponents of doubles
+_LEAST_EXCESS = -1e9  # replaces -inf in the search for a zero
+_LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # exp of these fits a double
 
 
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:
-    """Return the logarithm of the delta of Gaussian noise, for a shift of length 1.
+    """Return the log of the least delta of Gaussian noise, for a shift of length 1.
 
     Parameters
     ----------
@@ -48,12 +48,6 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
         At least 0.
     sigma : float
         Standard deviation divided by the L2 sensitivity, at least 0.
-
-    Returns
-    -------
-    float
-        The log of Phi(u - v) - e^epsilon Phi(-u - v), u = 1/(2 sigma), v = epsilon sigma (Balle and
-        Wang, 2018, Theorem 8).
     """
     epsilon = _check.non_negative(epsilon, "epsilon")
     sigma = _check.non_negative(sigma, "sigma")
@@ -70,7 +64,7 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     if a < -1:
         missing = special.ndtr(a) + math.exp(log_density) * float(_mills(u + v))
         return math.log1p(-missing) if missing < 1 else -math.inf
-    half = _DECAY / (a + math.sqrt(a**2 + 2 * _DECAY))  # of where a s + s^2/2 reaches 40
+    half = _DECAY / (a + math.sqrt(a**2 + 2 * _DECAY))  # half the s at which a s + s^2/2 = 40
     s = half * (1 + _NODES)
     integral = half * float(_WEIGHTS @ (np.exp(-(a + s / 2) * s) * _mills(u + v + s)))
     return log_density + math.log(2 * u) + math.log(integral)
@@ -120,10 +114,11 @@ def gaussian_sigma(epsilon: float, delta: float, calibration: str) -> float:
 
 
 def _zero(excess: Callable[[float], float], start: float) -> float:
-    """Return exp(x) for the zero x of a decreasing function, searched from `start`.
+    """Return exp(x) for the zero x of a decreasing function; the search starts at `start`.
 
-    It is rounded up until the excess is at most 1e-7: for a huge epsilon, delta falls from 1 to 0
-    within a few units of rounding. Beyond the doubles it is infinity, or near 0.
+    x is rounded up until the excess is at most 1e-7: for a huge epsilon, delta falls from 1 to 0
+    within a few units in the last place of x. A result above the largest double becomes infinity,
+    and one below the least becomes a number near 0.
     """
     low = high = start
     while excess(high) > 0:

@@ -1,4 +1,4 @@
-"""Independent calls in any `concurrent.futures.Executor`, whose workers may die."""
+"""Independent calls in a `concurrent.futures.Executor`, whose workers may die."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ Result = TypeVar("Result")
 def in_any_order(
     calls: Sequence[Callable[[], Result]], executor: Executor | None
 ) -> Iterator[tuple[int, Result]]:
-    """Yield the number and the result of each call as it completes.
+    """Yield the position and the result of each call as it completes.
 
-    A call that failed, or whose worker died, is run again in this process after the others, with
-    the same arguments and a `RuntimeWarning`. An exception of this second run is raised.
-
-    Without an executor, the calls are run here, in order. One of processes must be able to pickle
-    them.
+    A call that fails, or whose worker dies, is run again in this process after all others, with a
+    `RuntimeWarning`; an exception in this second run is raised. Without an executor, the calls are
+    run in this process, in order. An executor that starts processes needs calls that can be
+    pickled.
     """
     failed: dict[int, BaseException] = {}
     futures: dict[Future[Result], int] = {}

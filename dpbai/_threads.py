@@ -1,8 +1,8 @@
 """One thread for the linear algebra of plans and simulations.
 
-A plan takes thousands of products of small matrices. BLAS shares even those of a hundred rows among
-all processors, and then waits for its threads far longer than it computes: to plan 133 one-hot arms
-took 15 times as long with two threads as with one.
+A plan takes thousands of products of small matrices. BLAS distributes even products of a hundred
+rows over all processors, and then waits for its threads far longer than it computes: planning for
+133 one-hot arms took 15 times as long with two threads as with one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from threadpoolctl import ThreadpoolController
 
 
 class _OneThread(ContextDecorator):
-    """A context, or a decorator, in which BLAS uses one thread.
+    """A context manager and decorator in which BLAS uses one thread.
 
-    Their number belongs to the process. The first to enter, of all threads, sets it, and the last
-    to leave restores it; until then BLAS calls of other threads run on one, too.
+    The number of BLAS threads is a setting of the process. The first thread to enter sets it, and
+    the last to leave restores it; in between, it also applies to all other threads.
     """
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
-        if hasattr(os, "register_at_fork"):  # a lock that is held at a fork stays so in the child
+        if hasattr(os, "register_at_fork"):  # else a child could inherit a lock that stays locked
             os.register_at_fork(
                 before=self._lock.acquire,
                 after_in_parent=self._lock.release,
@@ -46,7 +46,7 @@ class _OneThread(ContextDecorator):
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Find the BLAS libraries of NumPy and SciPy, which are imported by then."""
+    """Find the BLAS libraries, once NumPy and SciPy have loaded them."""
     return ThreadpoolController()
 
 

@@ -1,9 +1,9 @@
-"""The guarantee that follows from the plans alone: one account, of policies and of sessions.
+"""The privacy guarantee of a policy or a session, computed from its plans alone.
 
-One reward moves the release of one phase, by `Phase.shifts`; the law of its noise turns that shift
-into the loss of the phase. Later phases depend on the reward through that release only, and use
-rewards of their own. So the losses of phases do not add up: the loss of the run is the largest. It
-holds for all releases together, hence for everything computed from them.
+One reward moves the release of one phase by at most `Phase.shifts`, and the law of the noise turns
+this shift into the loss of the phase. Later phases use other rewards, and depend on this one
+through that release only. So the losses of phases do not add up: the loss of the run is the largest
+of them. It holds for all releases together, hence for everything computed from them.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _ROUNDING = 1e-9  # a relative difference below it is rounding
 class Certificate:
     """An (epsilon, delta) that a run satisfies for neighbouring reward tables.
 
-    It covers every plan that a run may execute, not only those that it executed: which these are
-    depends on the rewards, so that their losses alone are no guarantee.
+    It covers every plan that a run may execute. Which plans a run does execute depends on the
+    rewards, so the losses of these plans alone are no guarantee.
 
     Attributes
     ----------
     losses : tuple of float
-        The largest epsilon of each phase, phase 1 first, by the account of `mechanism`.
+        The largest epsilon of each phase, phase 1 first, as `mechanism` computes it.
     delta : float
         The largest delta of a phase; 0 for Laplace noise.
     planned_epsilon : float
-        The largest epsilon by the law of the noise in real numbers.
+        The largest epsilon if the noise were drawn as real numbers.
     mechanism : str or None
-        What draws the noise; None stands for real numbers.
+        Name of the mechanism that draws the noise; None stands for real numbers.
     neighbours : {"reward", "time step", "pull index"}
         What neighbouring tables differ in, see `certificate`.
     group : int
-        In how many of these.
+        How many of these may differ.
     reward_bound : float
         Rewards lie in [0, reward_bound].
     complete : bool
-        Whether every plan that the policy can come to is covered.
+        Whether all plans that a run may execute are covered.
     notes : tuple of str
-        Reservations: of the mechanism, and about noise of a class outside this library.
+        Caveats of the mechanism, and of noise of a class outside this library.
     released : int or None
-        Of a session: how many phases have been released so far.
+        In a session, how many phases have been released so far.
     """
 
     losses: tuple[float, ...]
@@ -77,12 +77,12 @@ class Certificate:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Reservations and conditions of the guarantee."""
+        """Caveats of the guarantee: `notes`, and what follows from the other attributes."""
         remarks = list(self.notes)
         if math.isinf(self.epsilon):
-            remarks.append("a phase has no noise, and so the run no privacy")
+            remarks.append("a phase has no noise, so the run is not private")
         if not self.complete:
-            remarks.append("there may be other plans; epsilon is the largest of those examined")
+            remarks.append("a run may have other plans; epsilon is the largest of those examined")
         return tuple(dict.fromkeys(remarks))
 
     def __str__(self) -> str:
@@ -90,12 +90,12 @@ class Certificate:
         bound = "" if self.reward_bound == 1 else f" Rewards lie in [0, {self.reward_bound:g}]."
         paragraphs = [
             f"For one {by}: epsilon = {rounded_up(self.epsilon)}, "
-            f"delta = {rounded_up(self.delta)}, for all releases together, past and to "
-            f"come.{bound}",
-            "Noise by its law in real numbers."
+            f"delta = {rounded_up(self.delta)}, for all releases together, past and future."
+            f"{bound}",
+            "Rewards and noise are treated as real numbers."
             if self.mechanism is None
-            else f"Noise from {self.mechanism}, by its own account; by the law of the noise alone, "
-            f"epsilon = {rounded_up(self.planned_epsilon)}.",
+            else f"Noise is drawn by {self.mechanism}, which computes this epsilon; in real "
+            f"numbers it would be {rounded_up(self.planned_epsilon)}.",
         ]
         if min(self.losses, default=0.0) < self.epsilon * (1 - _ROUNDING):
             paragraphs.append(f"Epsilon of each phase: {', '.join(map(rounded_up, self.losses))}.")
@@ -107,14 +107,14 @@ class Certificate:
     def delta_at(self, epsilon: float) -> float:
         """Return a delta for which the run is (epsilon, delta)-private at another `epsilon` >= 0.
 
-        It follows from the law of the noise in real numbers, exactly for Gaussian noise; see
+        It is that of noise in real numbers, and exact for Gaussian noise; see also
         `Laplace.delta_at`.
         """
         epsilon = _check.non_negative(epsilon, "epsilon")
         return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
 
     def covers(self, visited: Certificate) -> bool:
-        """Return whether the plans of `visited` lose no more than this guarantee of all plans."""
+        """Return whether the losses of `visited` are within this guarantee, if it is complete."""
         pairs = zip_longest(visited.losses, self.losses, fillvalue=0.0)
         larger = any(lost > covered * (1 + _ROUNDING) for lost, covered in pairs)
         return not self.complete or not (larger or visited.delta > self.delta)
@@ -122,7 +122,7 @@ class Certificate:
     def after(
         self, visited: Certificate, losses: Sequence[float], notes: Iterable[str]
     ) -> Certificate:
-        """Return the certificate that covers visited plans too; `losses` are of their releases."""
+        """Return a certificate that also covers visited plans, whose releases had `losses`."""
         lost = zip_longest(self.losses, visited.losses, losses, fillvalue=0.0)
         return replace(
             self,
@@ -149,39 +149,41 @@ def certificate(
     Parameters
     ----------
     policy : Policy
-        Its plans are enumerated over all active sets that can survive, unless it lists what it
-        releases, as DP-BAI, its relatives and DPDesign do.
+        Its plans are enumerated over all active sets that can survive. Policies of this library
+        that list `representatives` of their plans, such as `DPBAI` and `DPDesign`, need not be
+        enumerated.
     neighbours : {"reward", "time step", "pull index"}
         "reward": tables differ in one reward x_{i,n} (Definition 2.1). "time step": in the rewards
         of all arms at one time, of which the dual decision maker reads one (table-DP). "pull
         index": in the n-th reward of every arm, each of which may be read.
     group : int, default 1
-        In how many of these tables may differ. Group privacy: k epsilon for Laplace noise, k times
-        the shift for Gaussian noise.
+        k, how many of these may differ (group privacy). The loss is k epsilon for Laplace noise,
+        and that of k times the shift for Gaussian noise.
     reward_bound : float, default 1
         Rewards lie in [0, reward_bound], as in `Instance.reward_bound`.
     limit : int, default 500
-        The largest number of active sets of a phase that are enumerated. If there are more, this
-        number of them is drawn, and the certificate is not `complete`.
+        The largest number of active sets of a phase that are enumerated. If a phase has more, this
+        number of them is drawn at random, and the certificate is not `complete`.
     mechanism : Mechanism, optional
-        What draws the noise in a computer, such as `OpenDPNoise`: its account is used, for a
-        statistic that is rounded once to doubles, as in a `Session`. By default all numbers are
-        real.
+        What draws the noise in a computer, such as `OpenDPNoise`. The losses are the mechanism's,
+        for a statistic that is rounded once to doubles, as in a `Session`, and rounded up. By
+        default all numbers are real, and losses are exact except for rounding errors.
 
     Raises
     ------
     ValueError
-        If an argument is out of range; a plan is for another phase, exceeds the budget, or differs
-        when it is made again; or the loss of more than one reward is not known for the noise.
+        If an argument is out of range; a plan is for another phase, exceeds the budget, or changes
+        when it is computed again; or the loss of several rewards is not known for the noise.
     TypeError
         If the mechanism cannot draw the noise of a plan.
 
     Notes
     -----
-    For groups and pull indices the changed rewards may fall in different phases, depending on the
-    survivors. Pure losses then add along any path; shifts of Gaussian noise add in squares, also
-    when chosen adaptively (Smith and Thakurta, 2022). This is proved for these laws only: with
-    heavy tails, two rewards in two phases can lose more than two in one.
+    For groups and pull indices, the changed rewards may fall in different phases, which depend on
+    the survivors. Pure losses then add up along any path, and for Gaussian noise the squares of
+    shifts do, even if these are chosen adaptively (Smith and Thakurta, 2022). This is proved for
+    these laws only: with heavy-tailed noise, two rewards in two phases can lose more than two in
+    one.
     """
     plans, complete = covering(policy, _check.whole(limit, "limit"))
     arms = max((len(phase.active) for phase in chain.from_iterable(plans)), default=1)
@@ -234,23 +236,23 @@ def _certificate(
     foreign = sorted(law.__name__ for law in laws.difference(LAWS))
     if (copies > 1 or group > 1) and (foreign or len(laws) > 1):
         raise ValueError(
-            "more than one reward can be accounted for one kind of noise only, and for Laplace and "
-            "Gaussian noise only, for which it is proved; got noise of type "
-            f"{' and '.join(sorted(law.__name__ for law in laws))}"
+            "the loss of several rewards is known only if all noise is Laplace or all is Gaussian, "
+            f"got {' and '.join(sorted(law.__name__ for law in laws))}: use group=1, and "
+            "neighbours='reward' or 'time step'"
         )
-    lost, planned = [0.0] * len(plans), 0.0
+    losses, planned = [0.0] * len(plans), 0.0
     changes: dict[tuple[Noise, Shift], None] = {}
     for index, phases in enumerate(plans):
-        moves = {move for p in phases for move in _moves(p, copies, group, reward_bound)}
-        for noise, delta, shift, stored in moves:
+        shifts = {shift for p in phases for shift in _shifts(p, copies, group, reward_bound)}
+        for noise, delta, shift, rounded in shifts:
             loss = noise.loss(shift, delta)
             planned = max(planned, loss)
-            realized = loss if mechanism is None else mechanism.loss(noise, stored, delta)
-            lost[index] = max(lost[index], realized)
+            realized = loss if mechanism is None else mechanism.loss(noise, rounded, delta)
+            losses[index] = max(losses[index], realized)
             changes[noise, shift] = None
     remarks = () if mechanism is None else mechanism.remarks
     return Certificate(
-        losses=tuple(lost),
+        losses=tuple(losses),
         delta=max((phase.delta for phase in chain.from_iterable(plans)), default=0.0),
         planned_epsilon=planned,
         mechanism=None if mechanism is None else mechanism.name,
@@ -260,20 +262,21 @@ def _certificate(
         complete=complete,
         notes=(
             *remarks,
-            *(f"the loss of {law} noise is as its class states it" for law in foreign),
+            *(f"the loss of {law} noise is the one that its class states" for law in foreign),
         ),
         _changes=tuple(changes),
     )
 
 
-def _moves(
+def _shifts(
     phase: Phase, copies: int, group: int, reward_bound: float
 ) -> Iterator[tuple[Noise, float, Shift, Shift]]:
-    """Yield noise, delta, and the shift that it hides: in real numbers, and rounded to doubles.
+    """Yield noise, delta, and the shift of a statistic in real numbers and of one in doubles.
 
-    The arms of an identity release move a coordinate each: several of them make one longer vector.
-    Arms of another release may all move the same coordinates, at worst in the same direction. A
-    moved coordinate is rounded by at most half a unit in the last place before and after.
+    If the release is the identity, each arm shifts a coordinate of its own, so the shift of several
+    arms is a longer vector. Otherwise all arms may shift the same coordinates, at worst in the same
+    direction. Rounding a statistic to doubles, before the change of a reward and after it, changes
+    each coordinate by at most half a unit in the last place.
     """
     factor, matrix = group * reward_bound, phase.release_matrix
     if matrix is None:
@@ -286,6 +289,6 @@ def _moves(
         for shift in {id(shift): shift for shift in shifts}.values():
             exact = np.nextafter(np.nextafter(shift, math.inf), math.inf)  # two roundings
             rounded = np.nan_to_num(np.nextafter(exact + units, math.inf), nan=math.inf)
-            stored = np.where(shift > 0, rounded, 0.0)
-            change, sum_of_doubles = (tuple(move.tolist()) * copies for move in (shift, stored))
-            yield phase.noise, phase.delta, change, sum_of_doubles
+            in_doubles = np.where(shift > 0, rounded, 0.0)
+            real, stored = (tuple(sizes.tolist()) * copies for sizes in (shift, in_doubles))
+            yield phase.noise, phase.delta, real, stored

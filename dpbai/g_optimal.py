@@ -3,8 +3,8 @@
 By the equivalence theorem (Kiefer and Wolfowitz, 1960) a design that maximises det V, with V =
 sum_i pi_i a_i a_i', is the one that minimises the largest variance max_i a_i' V^-1 a_i, and that
 variance is then r, the rank. So the optimality gap is known at every step, and the solver stops on
-it. The support is then reduced to at most r(r+1)/2 arms without changing V: rounding up the pulls
-adds one for each of them.
+it. The support is then reduced to at most r(r+1)/2 arms without changing V, because rounding up the
+pulls adds at most one for each of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dpbai._threads import one_thread
 from dpbai._ties import TIE, first_largest, first_smallest
 from dpbai.scaling import Span
 
-_REFRESH = 50
+_REFRESH = 50  # steps between Newton steps, after which the inverse is recomputed
 _MAX_STEPS = 100_000
 _ILL_CONDITIONED = 1e3
 _CORRECTIONS = 3
 _LEAST_TOLERANCE = 1e-12  # below, rounding errors dominate
-_DEPENDENT = 1e-9  # singular values below this share of the largest are 0
+_DEPENDENT = 1e-9  # singular values below this share of the largest count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
     Returns
     -------
     Design
-        With support at most r(r+1)/2. If K = r its weights are exactly 1/r. If all vectors are
-        zero, nothing needs to be pulled: weights are zero and the support is empty.
+        With a support of at most r(r+1)/2 arms. If K = r, all weights are exactly 1/r. If all
+        vectors are zero, all weights are zero and the support is empty.
 
     Raises
     ------
@@ -73,10 +73,10 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
 
     Notes
     -----
-    Pairwise steps: weight moves from the arm of the support with the smallest variance to the arm
-    with the largest, as far as the determinant grows, in closed form (vertex exchange; Harman,
-    Filová and Richtárik, 2018). Now and then Newton's step on the support comes between, which ends
-    the slow zigzag near the optimum. The start is the column-pivoted QR basis.
+    The method is vertex exchange (Harman, Filová and Richtárik, 2018): each step moves weight
+    from the arm of the support with the smallest variance to the arm with the largest, by the
+    amount that maximises the determinant. Every 50 steps, a Newton step on the support speeds up
+    convergence near the optimum. The first design is uniform on a basis by column-pivoted QR.
     """
     span = Span.of(vectors)
     tolerance = _check.number(tolerance, "tolerance", f"[{_LEAST_TOLERANCE}, inf)")
@@ -90,23 +90,23 @@ def g_optimal_design(vectors: ArrayLike | Span, *, tolerance: float = 1e-8) -> D
     weights = _reduce_support(rows, weights)
     variance = float(_variances(rows, weights).max())
     if np.count_nonzero(weights) > span.rank:
-        # Weights such as 1/3 may be off by 1e-8, the gap; after Newton's step, by its square.
-        closer = _newton(rows, weights)
-        if (least := float(_variances(rows, closer).max())) < variance:
-            weights, variance = closer, least
-    # No design has a smaller variance than the rank.
+        # Weights may be wrong by about the gap, 1e-8; after a Newton step, by its square.
+        refined = _newton(rows, weights)
+        if (smaller := float(_variances(rows, refined).max())) < variance:
+            weights, variance = refined, smaller
+    # A variance below the rank is due to rounding.
     return Design(weights, np.flatnonzero(weights), max(float(span.rank), variance))
 
 
 def whitening(
     vectors: FloatArray, weights: FloatArray, prior: FloatArray | float = 0.0
 ) -> FloatArray:
-    """Return W with W'VW = I, V = `prior` + sum of weight_i a_i a_i', positive definite."""
+    """Return W with W'VW = I, for a positive definite V = `prior` + sum_i weight_i a_i a_i'."""
     root, failed = linalg.lapack.dpotrf(prior + (vectors.T * weights) @ vectors, lower=1)
     if failed:
         raise np.linalg.LinAlgError(
-            "weights must be on vectors that span all others, and these must not differ so much in "
-            "scale that rounding errors hide it"
+            "weights must be positive on vectors that span all others; if they are, rescale the "
+            "vectors, whose scales differ too much for double precision"
         )
     return np.asarray(linalg.lapack.dtrtri(root, lower=1)[0].T)
 
@@ -114,10 +114,10 @@ def whitening(
 def least_squares(
     edges: FloatArray, coordinates: FloatArray, support: IntArray, pulls: IntArray
 ) -> FloatArray:
-    """Return the matrix by which least squares decodes the moment vector U = B' diag(n) x.
+    """Return the least-squares decoder A V^-1 of the moment vector B' diag(n) x.
 
-    The estimates are A V^-1 U, V = B' diag(n) B. In coordinates C of a basis E, A = C E, that is
-    C W^-1 E^-T U with W = C_B' diag(n) C_B, which does not square an ill-conditioned E.
+    Here V = B' diag(n) B. With coordinates C in a basis E, A = C E, the decoder is C W^-1 E^-T for
+    W = C_B' diag(n) C_B, which does not square the condition number of E.
     """
     if not support.size:
         return coordinates
@@ -130,9 +130,9 @@ def least_squares(
 
 
 def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return coordinates with `vectors = coordinates @ basis` to within their own rounding.
+    """Return coordinates that fulfil `vectors = coordinates @ basis` to within their own rounding.
 
-    Those of an ill-conditioned basis are corrected by residuals that are computed exactly.
+    For an ill-conditioned basis, they are corrected by residuals that are computed exactly.
     """
     columns = np.frexp(np.abs(vectors).max(axis=0))[1]
     vectors, basis = np.ldexp(vectors, -columns), np.ldexp(basis, -columns)
@@ -148,7 +148,7 @@ def _refined(coordinates: FloatArray, vectors: FloatArray, basis: FloatArray) ->
 
 
 def _halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two numbers of half the digits that add up to x (Veltkamp, 1968)."""
+    """Split x exactly into the sum of two numbers with half the digits (Veltkamp, 1968)."""
     scaled = x * (2.0**27 + 1)
     high = scaled - (scaled - x)
     return high, x - high
@@ -167,24 +167,24 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
                 weights = _newton(vectors, weights)
             inverse = np.linalg.inv((vectors * weights[:, None]).T @ vectors)
             variances = np.einsum("ij,jk,ik->i", vectors, inverse, vectors)
-        gain = first_largest(variances, tie)
+        entering = first_largest(variances, tie)
         if variances.max() <= rank * (1 + tolerance):
             if _variances(vectors, weights).max() <= rank * (1 + tolerance):
                 return weights
             if step % _REFRESH == 0:
                 break
-        lose = first_smallest(np.where(weights > 0, variances, np.inf), tie)
-        pair = vectors[[gain, lose]]
+        leaving = first_smallest(np.where(weights > 0, variances, np.inf), tie)
+        pair = vectors[[entering, leaving]]
         columns = inverse @ pair.T
         (more, shared), (_, less) = (pair @ columns).tolist()
         spread = more * less - shared**2
-        amount = float(weights[lose])
+        amount = float(weights[leaving])
         if 2 * amount * spread * (1 - TIE) > more - less:
             amount = (more - less) / (2 * spread)
         if not amount > 0:
             break
-        weights[gain] += amount
-        weights[lose] = 0.0 if amount == weights[lose] else weights[lose] - amount
+        weights[entering] += amount
+        weights[leaving] = 0.0 if amount == weights[leaving] else weights[leaving] - amount
         # det V grows by the factor 1 + amount (more - less) - amount^2 spread (matrix determinant
         # lemma); the inverse follows by a correction of rank two, and the variances with it.
         up, down, cross = 1 + amount * more, 1 - amount * less, amount * shared
@@ -192,20 +192,20 @@ def _exchange(vectors: FloatArray, weights: FloatArray, tolerance: float) -> Flo
         inverse -= columns @ correction @ columns.T
         moves = columns.T @ vectors.T
         variances -= (correction @ moves * moves).sum(axis=0)
-    raise RuntimeError(f"no design within tolerance {tolerance} was found; try a larger one")
+    raise RuntimeError(f"no design within tolerance {tolerance} was found; increase the tolerance")
 
 
 def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
-    """Take Newton's step on the support, as far as no weight is negative, if det V grows by it.
+    """Take a Newton step on the support, cut where a weight becomes 0, if it increases det V.
 
-    The variances v are the gradient of log det V, and -H, H_ij = (a_i' V^-1 a_j)^2, its second
-    derivatives; H w = v, so the step leads from w to 2 w - H^-1 1 / (1' H^-1 1).
+    The gradient of log det V is the vector v of variances, and its Hessian is -H with H_ij = (a_i'
+    V^-1 a_j)^2. As H w = v, the step leads from w to 2 w - H^-1 1 / (1' H^-1 1).
     """
     support = np.flatnonzero(weights)
     arms, share = vectors[support], weights[support]
     information = (arms * share[:, None]).T @ arms
-    second = (arms @ np.linalg.solve(information, arms.T)) ** 2
-    solution = linalg.lstsq(second, np.ones(support.size), cond=_LEAST_TOLERANCE)[0]
+    curvature = (arms @ np.linalg.solve(information, arms.T)) ** 2
+    solution = linalg.lstsq(curvature, np.ones(support.size), cond=_LEAST_TOLERANCE)[0]
     moved = _moved(share, share - solution / solution.sum(), 1.0)
     before, after = (np.linalg.slogdet((arms * w[:, None]).T @ arms)[1] for w in (share, moved))
     result = weights.copy()
@@ -215,7 +215,7 @@ def _newton(vectors: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _moved(weights: FloatArray, direction: FloatArray, most: float) -> FloatArray:
-    """Return weights moved along a direction, by `most` or until the first of them is 0."""
+    """Move weights along a direction, by a length `most` or until one of them is 0."""
     falling = direction < 0
     ratios = np.full(weights.size, np.inf)
     ratios[falling] = weights[falling] / -direction[falling]
@@ -225,10 +225,10 @@ def _moved(weights: FloatArray, direction: FloatArray, most: float) -> FloatArra
 
 
 def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
-    """Drop arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
+    """Remove arms until at most r(r+1)/2 are left, without changing V (Caratheodory).
 
-    Of r(r+1)/2 + 1 arms the matrices a_i a_i' are linearly dependent, and weight moves along a
-    dependency until one weight is zero. At the optimum the weights still sum to 1, because
+    The matrices a_i a_i' of r(r+1)/2 + 1 arms are linearly dependent, so weight can be moved along
+    a dependency until one weight is zero. At the optimum the weights still sum to 1, because
     trace(V^-1 a_i a_i') = r on the whole support.
     """
     rank = vectors.shape[1]
@@ -237,7 +237,7 @@ def _reduce_support(vectors: FloatArray, weights: FloatArray) -> FloatArray:
     support = np.flatnonzero(weights)
     while support.size > rows.size:
         some = support[: rows.size + 1]
-        # Of several dependencies, the projection of an arm on all of them, which needs no basis.
+        # The projection of an arm on all dependencies does not depend on a basis of these.
         _, sizes, axes = linalg.svd((vectors[some][:, rows] * vectors[some][:, columns]).T)
         free = axes[np.count_nonzero(sizes > _DEPENDENT * sizes[0]) :]
         projection = free.T @ free

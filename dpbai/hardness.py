@@ -14,12 +14,12 @@ from dpbai.instance import Instance, check_one_best
 
 @dataclass(frozen=True, eq=False)
 class Hardness:
-    """The hardness of an instance at a privacy parameter.
+    """The hardness of an instance for a privacy parameter.
 
     Attributes
     ----------
     bai : float
-        H_BAI = max i / Delta_(i)^2 over 2 <= i <= min(d^2, K); infinity beyond the doubles.
+        H_BAI = max i / Delta_(i)^2 over 2 <= i <= min(d^2, K); infinity if it overflows.
     pri : float
         H_pri = max i / (epsilon Delta_(i)) over the same i; 0 when epsilon is infinite.
     gaps : ndarray of shape (K,)
@@ -62,14 +62,14 @@ def hardness(instance: Instance, *, epsilon: float) -> Hardness:
     if _check.kind(instance, "instance", Instance).dimension == 1:
         raise ValueError(
             "instance must have features of dimension 2 or more: "
-            "the hardness is a maximum over 2 <= i <= min(d^2, K), over nothing when d is 1"
+            "the hardness is a maximum over 2 <= i <= min(d^2, K), a range that is empty for d = 1"
         )
     check_one_best(instance)
     gaps = np.sort(instance.gaps)
     gaps.setflags(write=False)
     indices = np.arange(2, min(instance.dimension**2, instance.arms) + 1)
     eligible = gaps[1 : indices[-1]]
-    with np.errstate(over="ignore"):  # beyond the doubles it is infinity
+    with np.errstate(over="ignore"):  # an overflow gives infinity
         pri = indices / eligible
         bai = pri / eligible
     return Hardness(
@@ -89,8 +89,8 @@ class Regime:
     Attributes
     ----------
     row : int
-        1 to 3: Gauss with the exponent of the rewards, Gauss with that of the noise, DP-BAI; 4 is
-        DP-BAI at delta = 0.
+        1 for DP-BAI-Gauss with the exponent of the rewards, 2 for DP-BAI-Gauss with that of the
+        noise, 3 for DP-BAI, 4 for DP-BAI at delta = 0.
     better : str
         "DP-BAI-Gauss" or "DP-BAI".
     laplace : float
@@ -98,8 +98,8 @@ class Regime:
     gauss : float
         The exponent of DP-BAI-Gauss; 0 at delta = 0, where its noise is infinite.
     crossovers : tuple of float
-        The T from which rows 2 and 1 hold: L H_pri^2 log d / H and L H_pri^2 log d / H_BAI, with
-        L = log(1.25/delta); infinite at delta = 0.
+        The budgets from which on rows 2 and 1 hold: L H_pri^2 log d / H and L H_pri^2 log d /
+        H_BAI, with L = log(1.25/delta); infinite at delta = 0.
     """
 
     row: int
@@ -110,7 +110,7 @@ class Regime:
 
 
 def regime(hard: Hardness, *, dimension: int, budget: int, delta: float) -> Regime:
-    """Return the row of the table for a hardness (at its epsilon), d >= 2, T, and delta in [0, 1).
+    """Return the row of the table that holds for a hardness, d >= 2, T, and delta in [0, 1).
 
     Exponents are up to constants: T/(H log d) of DP-BAI, and the smaller of T/(H_BAI log d) and
     (T/(sqrt(log(1.25/delta)) H_pri log d))^2 of DP-BAI-Gauss.

@@ -1,7 +1,7 @@
 """Problem instances: arms with known features, and rewards with linear means (Sec. 2).
 
-An instance holds theta, the means and the best arm; policies receive its features only. An argument
-out of its stated range raises `ValueError`.
+An instance holds theta, the means and the best arm, while policies receive its features only. An
+argument out of its stated range raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Instance:
         A callable that makes the law of an arm from its mean (`Uniform`, `Bernoulli`,
         `functools.partial(Beta, concentration=5)`), or the K laws.
     unique : bool, default True
-        Whether the best arm must be unique. If False, any of the best arms is a right answer, and
-        functions that need a unique one (exact probabilities, the theory) raise.
+        Whether the best arm must be unique. If False, recommending any of the best arms is a
+        success, and functions that need a unique one (exact probabilities, the theory) raise.
     bounded : bool, default True
         Whether rewards must lie in [0, 1], as the paper and its privacy statements require. False
-        admits any bounded law, for the experiment of App. E.
+        allows any bounded law, as in the experiment of App. E.
 
     Attributes
     ----------
     laws : tuple of RewardLaw
     means : ndarray of shape (K,)
     best : int
-        The arm with the largest mean; the first of several.
+        The arm with the largest mean; the first one if there are several.
     gaps : ndarray of shape (K,)
         Delta_i, the largest mean less the mean of arm i; 0 for the best arms.
 
@@ -79,12 +79,14 @@ class Instance:
         laws = self._laws(linear, features.shape[0])
         means = np.array([law.mean for law in laws])
         if linear is not None and not np.allclose(means, linear, rtol=_ROUNDING, atol=_ROUNDING):
-            raise ValueError("rewards must have the means features @ theta; omit theta otherwise")
+            raise ValueError(
+                "rewards must have the means features @ theta, unless theta is omitted"
+            )
         tied = np.flatnonzero(means >= means.max() - _TIE * abs(means.max())).tolist()
         if self.unique and len(tied) > 1:
             raise ValueError(
-                f"the best arm must be unique, but arms {tied} share the largest mean by features, "
-                "theta and rewards"
+                f"the best arm must be unique, but arms {tied} share the largest mean; change "
+                "features, theta or rewards, or use unique=False"
             )
         gaps = means.max() - means
         gaps[tied] = 0
@@ -112,7 +114,7 @@ class Instance:
             if self.bounded and (low < -_ROUNDING or high > 1 + _ROUNDING):
                 raise ValueError(
                     f"rewards of arm {arm} (mean {law.mean:.6g}) must lie in [0, 1], but "
-                    f"{type(law).__name__} rewards reach [{low:.6g}, {high:.6g}]"
+                    f"{type(law).__name__} rewards range over [{low:.6g}, {high:.6g}]"
                 )
         return laws
 
@@ -122,10 +124,10 @@ class Instance:
             return self.rewards(mean)
         except ValueError as error:
             raise ValueError(
-                f"theta gives arm {arm} a mean that its reward law does not admit: {error}"
+                f"theta gives arm {arm} a mean that its reward law does not allow: {error}"
             ) from error
         except TypeError as error:
-            raise TypeError(f"rewards must make a law from a mean: {error}") from error
+            raise TypeError(f"rewards must map a mean to a law: {error}") from error
 
     @property
     def arms(self) -> int:
@@ -150,18 +152,18 @@ class Instance:
 
 
 def check_one_best(instance: Instance) -> None:
-    """Raise ValueError unless one arm is the best."""
+    """Raise ValueError if several arms are best."""
     if len(instance.ties) > 1:
         raise ValueError(f"instance must have one best arm, got {list(instance.ties)}")
 
 
 def synthetic(omega: ArrayLike | None = None, *, seed: Seed = 0) -> Instance:
-    """Return the instance of Sec. 5: K = 30, d = 2, arm 0 the best, arms 1 and 2 next by 0.05.
+    """Return the instance of Sec. 5: K = 30, d = 2, arm 0 the best, arms 1 and 2 with gap 0.05.
 
     Parameters
     ----------
     omega : array_like of shape (27,), optional
-        The second features omega_i of arms 3..29, in [0, 0.8]; drawn uniformly when left out.
+        The second features omega_i of arms 3..29, in [0, 0.8]; drawn uniformly by default.
     seed : int, SeedSequence or Generator, default 0
         Source of randomness for omega.
     """
@@ -186,8 +188,8 @@ def two_armed(
     gap : float
         Delta, in (0, 1/2].
     means : {"printed", "in-range"}
-        "printed": 0.5 + gap and 0.5, so that uniform rewards reach 1 + 2 gap, outside the model of
-        the paper. "in-range": 0.5 and 0.5 - gap, with rewards in [0, 1].
+        "printed": 0.5 + gap and 0.5, with uniform rewards up to 1 + 2 gap, outside the model of the
+        paper. "in-range": 0.5 and 0.5 - gap, with rewards in [0, 1].
     """
     lengths = f"[{_SHORTEST}, {_LONGEST}]"
     x, y = _check.number(x, "x", lengths), _check.number(y, "y", lengths)
@@ -208,17 +210,17 @@ def hard_gammas(arms: int, gamma1: float) -> FloatArray:
 def hard_instances(arms: int, gamma1: float) -> list[Instance]:
     """Return the instances v^(0), ..., v^(K) of the lower bound, eq. (95).
 
-    Features are orthogonal (K = d > 3), rewards Bernoulli. In v^(0) the paper's arm i, arm
-    i - 1 here, has mean 1/2 - gamma_i, gamma_i = gamma_1 K^(i - 1), so that the first is the best.
-    In v^(i), i >= 1, it has mean 1/2 + gamma_i instead, and is the best.
+    Features are orthogonal (K = d > 3), and rewards are Bernoulli. In v^(0), the paper's arm i,
+    which is arm i - 1 here, has mean 1/2 - gamma_i with gamma_i = gamma_1 K^(i - 1), so the first
+    arm is the best. In v^(i), i >= 1, arm i has mean 1/2 + gamma_i instead, and is the best.
 
     Parameters
     ----------
     arms : int
         K, at least 4.
     gamma1 : float
-        In [2^-40, K^-(K+2)), where 1/2 - gamma1 is a double to within 2^-15 of gamma1. Above 10
-        arms there is none.
+        In [2^-40, K^-(K+2)), where rounding 1/2 - gamma1 to a double changes gamma1 by a share of
+        at most 2^-15. The interval is empty for more than 10 arms.
     """
     gammas = hard_gammas(arms, gamma1)
     if gamma1 < 2.0**-40:

@@ -1,11 +1,11 @@
-"""The lemmas of the proof of Theorem 4.2: how one arm, and then one phase, can go wrong.
+"""The lemmas of the proof of Theorem 4.2: error bounds for one arm, and for one phase.
 
-If the best arm is dropped, a number of arms whose gap is at least Delta_(i) beat it, and Markov's
-inequality gives a bound (`Elimination`), for any i. The paper's two elimination lemmas
-choose i; where they fail, another i closes the gap: i = 2, a union bound over the suboptimal arms,
-where ceil(d^2/4) = 1 (d <= 2) makes the paper's Delta_(1) = 0; and i about min(d^2, s_p)/4 in the
-last phase of the first stage under `convention="printed"`, where the paper divides by g_1 - g_0 + 1
-<= 0.
+If a phase eliminates the best arm, one or more arms with a gap of at least Delta_(i) outrank it,
+and Markov's inequality bounds the probability of this, for any i (`Elimination`). The paper's two
+elimination lemmas choose an i, and fail in two cases, for which another i is used here. Where
+ceil(d^2/4) = 1 (d <= 2), the paper's Delta_(1) is 0: i = 2 gives a union bound over the suboptimal
+arms. In the last phase of the first stage under `convention="printed"`, the paper divides by g_1 -
+g_0 + 1 <= 0: i is about min(d^2, s_p)/4.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ FINITE_CONSTANT = 64
 
 
 def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
-    """Bound the probability that an arm's noisy mean reaches that of the best arm in one phase.
+    """Bound the probability that an arm's estimate reaches that of the best arm in one phase.
 
-    It is 2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16), Lemma G.2, which the paper
-    states for large T'. It holds for every T': while count <= 11 the first term exceeds 1, and
-    beyond that the quadratic branch of the noise's tail is small enough or the second term exceeds
-    1.
+    The bound is 2 exp(-Delta^2 count / 16) + 2 exp(-epsilon Delta count / 16), Lemma G.2. The paper
+    states it for large T', but it holds for every T': for count <= 11 the first term exceeds 1, and
+    otherwise the quadratic branch of the noise's tail is small enough or the second term exceeds 1.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
     epsilon : float
         Privacy parameter.
     count : int
-        ceil(T' / (M min(d_Q^2, s_p))), d_Q the dimension that the active arms span.
+        ceil(T' / (M min(d_Q^2, s_p))), where the active arms span d_Q dimensions.
     """
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
     return _two_tails(gap * gap * count, _check.epsilon(epsilon) * gap * count)
@@ -45,10 +44,10 @@ def suboptimal_arm(gap: float, *, epsilon: float, count: int) -> float:
 def suboptimal_arm_gauss(gap: float, *, sigma: float, count: int) -> float:
     """Bound the probability of `suboptimal_arm` for DP-BAI-Gauss, Lemma J.1.
 
-    It is 2 exp(-Delta^2 count / 16) + 2 exp(-(Delta count / sigma)^2 / 16), where `sigma` is the
-    deviation of the noise on a single reward: sqrt(2 log(1.25/delta)) / epsilon in the paper. (The
-    paper bounds the noise of one arm by 32 d_Q, but its argument gives 64 d_Q. Both arms together,
-    rewards and noise as one sub-Gaussian difference, give 32 d_Q after all.)
+    The bound is 2 exp(-Delta^2 count / 16) + 2 exp(-(Delta count / sigma)^2 / 16), where `sigma` is
+    the standard deviation of the noise on a single reward: sqrt(2 log(1.25/delta)) / epsilon in the
+    paper. (The paper has 32 d_Q in the bound for the noise of one arm, but its argument gives 64
+    d_Q. Bounding the difference of both arms at once, as one sub-Gaussian variable, gives 32 d_Q.)
     """
     gap, count = _check.positive(gap, "gap"), _check.whole(count, "count")
     sigma = _check.non_negative(sigma, "sigma")
@@ -61,16 +60,16 @@ def _two_tails(rewards: float, noise: float) -> float:
 
 
 def first_stage_elimination(gap: float, *, epsilon: float, count: int, lam: float) -> float:
-    """Bound the probability that a phase p <= M_1 drops the best arm, Lemma G.3.
+    """Bound the probability that a phase p <= M_1 eliminates the best arm, Lemma G.3.
 
-    2 lambda (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(g_0). It says
-    nothing when g_0 = 1, and `convention="printed"` breaks its proof at p = M_1.
+    2 lambda (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(g_0). It is
+    trivial for g_0 = 1, and its proof fails at p = M_1 under `convention="printed"`.
     """
     return _check.non_negative(lam, "lam") * suboptimal_arm(gap, epsilon=epsilon, count=count)
 
 
 def second_stage_elimination(gap: float, *, epsilon: float, count: int) -> float:
-    """Bound the probability that a phase p > M_1 drops the best arm, Lemma G.4.
+    """Bound the probability that a phase p > M_1 eliminates the best arm, Lemma G.4.
 
     6 (exp(-gap^2 count / 16) + exp(-epsilon gap count / 16)) with gap = Delta_(s_{p+2} + 1).
     """
@@ -79,10 +78,10 @@ def second_stage_elimination(gap: float, *, epsilon: float, count: int) -> float
 
 @dataclass(frozen=True)
 class Elimination:
-    """How a phase can drop the best arm, by Markov's inequality.
+    """How a phase can eliminate the best arm, for a bound by Markov's inequality.
 
     Of the `size` active arms, at most i - 2 besides the best have a gap below Delta_(i). So if the
-    best arm is dropped, at least `excess` of the `candidates` with larger gaps beat it.
+    best arm is eliminated, at least `excess` of the others, the `candidates`, outrank it.
 
     Attributes
     ----------
@@ -93,8 +92,8 @@ class Elimination:
     index : int
         i, counted from 1 as in the paper, at least 2.
     divisor : int
-        The largest min(d_Q^2, s_p): n pulls of each pulled arm are as good as T'/(M divisor) of
-        each active arm.
+        The largest min(d_Q^2, s_p): estimates are as precise as with T'/(M divisor) pulls of each
+        active arm.
     reason : str
         "Lemma G.3", "Lemma G.4", "union bound" (for g_0 = 1) or "regrouped" (for p = M_1 under
         `convention="printed"`).
@@ -114,22 +113,22 @@ class Elimination:
 
     @property
     def excess(self) -> int:
-        """How many of them must beat the best arm for it to be dropped, at least 1."""
+        """How many of them must outrank the best arm to eliminate it, at least 1."""
         return self.keep - self.index + 2
 
     @property
     def factor(self) -> float:
-        """The phase drops the best arm with probability at most factor * `suboptimal_arm`."""
+        """The phase eliminates the best arm with probability at most factor * `suboptimal_arm`."""
         return self.candidates / self.excess
 
     @property
     def constant(self) -> float:
-        """The c of exp(-T'/(c M H)) that this phase allows; the paper's is 64."""
+        """The c in the bound exp(-T'/(c M H)) for this phase; 64 in the paper."""
         return LEMMA_CONSTANT * self.divisor / self.index
 
 
 def eliminations(schedule: Schedule, *, rank: int) -> tuple[Elimination, ...]:
-    """Return how each phase can drop the best arm, for features that span `rank` dimensions."""
+    """Return how each phase can eliminate the best arm, for features of the given rank."""
     sizes, target = _check.kind(schedule, "schedule", Schedule).sizes, schedule.g[0]
     rank = _check.whole(rank, "rank")
     steps = zip(sizes[:-1], sizes[1:], (*sizes[2:], 1), strict=True)

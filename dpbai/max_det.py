@@ -1,8 +1,8 @@
-"""The Max-Det collection (Definition 3.1): the basis among the arms with the largest determinant.
+"""The Max-Det collection (Definition 3.1): the basis of arms with the largest determinant.
 
-By Cramer's rule every arm has coordinates in [-1, 1] with respect to it, which is all that the
-proofs of the paper use. Any basis that no single swap improves has this property, too, so above
-about a million subsets a swap search replaces the enumeration.
+By Cramer's rule, every arm has coordinates in [-1, 1] with respect to it, and the proofs of the
+paper use nothing else. A basis that cannot be improved by swapping one arm also has this property,
+so a swap search replaces the enumeration of more than a million subsets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MaxDet:
     log_abs_det : float
         Logarithm of the volume that the collection spans, in an orthonormal basis of the span.
     certified : bool
-        Whether the volume is the largest of all subsets, or only one that no swap improves.
+        Whether the volume is known to be the largest, not only one that no swap increases.
     """
 
     indices: IntArray
@@ -54,9 +54,9 @@ def max_det(vectors: ArrayLike | Span, *, max_subsets: int = MAX_SUBSETS) -> Max
         Feature vectors, K >= 1, or their `Span`. They need not span R^d: the collection has as many
         arms as the rank r.
     max_subsets : int, default 10**6
-        The largest number of subsets of r arms that are compared; of equal ones the first is
-        returned. Above, a swap search (maxvol, Goreinov et al., 2010) starts from a column-pivoted
-        QR decomposition.
+        The largest number of subsets of r arms that are compared; of several best ones, the first
+        is returned. If there are more, a swap search (maxvol, Goreinov et al., 2010) starts from a
+        column-pivoted QR decomposition.
     """
     span = Span.of(vectors)
     _check.whole(max_subsets, "max_subsets", least=0)

@@ -1,9 +1,10 @@
 """Laws of the noise on released coordinates, and the privacy loss of a release.
 
-`loss(shift, delta)` is the least epsilon for which a vector that one reward may move by `shift` is
-(epsilon, delta)-private once the noise is added. Laplace noise hides a shift by its L1 norm and
-needs no delta; Gaussian noise hides it by its L2 norm, at a positive delta only. The delta is no
-part of the law: a policy states it in its plans. A `Mechanism` draws noise of a law in a computer.
+`loss(shift, delta)` is an epsilon for which noise added to a vector, which one reward may move by
+`shift`, makes it (epsilon, delta)-private. For Laplace noise it depends on the L1 norm of the
+shift, and delta may be 0; for Gaussian noise on the L2 norm, and it is infinite for delta = 0. The
+delta is not part of the law: a policy states it in its plans. A `Mechanism` draws noise of a law on
+a computer.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from dpbai._gaussian import gaussian_log_delta as gaussian_log_delta
 from dpbai._gaussian import gaussian_sigma as gaussian_sigma
 
 Shift = tuple[float, ...]
-"""How far each coordinate of a release can move."""
+"""How far one reward can move each coordinate of a release."""
 
-_LEAST = math.ulp(0.0)  # positive double
+_LEAST = math.ulp(0.0)  # the least positive double
 
 
 def exp_bound(log: float) -> float:
@@ -42,10 +43,10 @@ class Noise(Protocol):
         """Draw an array of noise."""
 
     def loss(self, shift: ArrayLike, delta: float = 0.0) -> float:
-        """Return an epsilon such that hiding `shift` is (epsilon, delta)-private."""
+        """Return an epsilon for which this noise makes `shift` (epsilon, delta)-private."""
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
-        """Return a delta such that hiding `shift` is (epsilon, delta)-private."""
+        """Return a delta for which this noise makes `shift` (epsilon, delta)-private."""
 
     def characteristic_function(self, t: ArrayLike) -> NDArray[np.complex128]:
         """Return E exp(i t Z) for real or complex `t`."""
@@ -65,10 +66,10 @@ class Mechanism(Protocol):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Reservations that a certificate must state."""
+        """Caveats that a certificate must state."""
 
     def add(self, noise: Noise, statistic: Sequence[float], *, phase: int) -> tuple[float, ...]:
-        """Return the statistic of phase number `phase` with fresh `noise` on each coordinate."""
+        """Return the statistic of phase number `phase` plus independent `noise` on each entry."""
 
     def loss(self, noise: Noise, shift: Shift, delta: float) -> float:
         """Return the epsilon at `delta` of adding `noise` to a vector that can move by `shift`."""
@@ -77,7 +78,7 @@ class Mechanism(Protocol):
 class _Law:
     """Base of the laws of this module, which cannot be subclassed or changed.
 
-    Their loss is computed from their parameters, so that samples must depend on nothing else.
+    Their losses are computed from their parameters, so samples must depend on nothing else.
     """
 
     __slots__ = ()
@@ -85,8 +86,8 @@ class _Law:
     def __init_subclass__(cls) -> None:
         if cls.__bases__ != (_Law,):
             raise TypeError(
-                f"{cls.__bases__[0].__name__} cannot be subclassed, since its loss would be that "
-                "of another law: write a class with the members of dpbai.noise.Noise"
+                f"{cls.__bases__[0].__name__} cannot be subclassed, because the loss of a subclass "
+                "may be another: write a class with the members of dpbai.noise.Noise"
             )
 
 
@@ -142,10 +143,10 @@ class Laplace(_Law):
         return max(length / self.scale, _LEAST) if length else 0.0
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
-        """Return 1 - exp((epsilon - loss) / 2), or 0 from epsilon = loss on.
+        """Return 1 - exp((epsilon - loss) / 2) for an epsilon below the loss, and 0 otherwise.
 
-        It is exact for a shift of one coordinate. A shift of several is at most as easy to detect
-        as one of a single coordinate with the same L1 norm (Dong, Roth and Su, 2022, on groups).
+        This is exact for a shift of one coordinate. A shift of several is no easier to detect than
+        that of a single coordinate with the same L1 norm (Dong, Roth and Su, 2022, on groups).
         """
         excess = self.loss(shift) - epsilon if epsilon < math.inf else 0.0
         return -math.expm1(-excess / 2) if excess > 0 else 0.0
@@ -160,7 +161,7 @@ class Laplace(_Law):
         return np.where(np.asarray(x) < 0, tail, np.log1p(-np.exp(tail)))
 
     def log_cdf_of_difference(self, x: ArrayLike) -> FloatArray:
-        """Return log P(Z - Z' <= x); at -y <= 0 it is log((2 + y) e^-y / 4), y in scales."""
+        """Return log P(Z - Z' <= x), which is log((2 + y) e^-y / 4) for x = -y scale <= 0."""
         y = np.abs(np.asarray(x) / self.scale)
         tail = np.log((2 + y) / 4) - y
         return np.where(np.asarray(x) < 0, tail, np.log1p(-np.exp(tail)))
@@ -200,7 +201,7 @@ class Gaussian(_Law):
         return gaussian_epsilon(self.sigma / length, delta) if length else 0.0
 
     def delta_at(self, epsilon: float, shift: ArrayLike) -> float:
-        """Return the least delta, or the least positive double if it is smaller than that."""
+        """Return the least delta, or the least positive double if that underflows."""
         length = _length(shift)
         if not length or epsilon == math.inf:
             return 0.0
@@ -230,7 +231,7 @@ class Gaussian(_Law):
 
 
 LAWS = (NoNoise, Laplace, Gaussian)
-"""The laws whose loss is proved; that of another class is taken as it states it."""
+"""The laws whose loss is proved; another class is trusted to state its own."""
 
 
 def _length(shift: ArrayLike) -> float:

@@ -1,9 +1,10 @@
-"""The plan of one phase, and what a policy is: a planner of phases.
+"""The plan of one phase, and the protocol of a policy, which plans phases.
 
 All policies of the paper eliminate arms phase by phase, and what they do in a phase depends on its
-number and on the active set alone. A `Phase` states it completely. No policy draws a random number
-or reads a reward; all engines execute the same plan. A policy may also remember: decode all
-releases so far, and plan for the path of active sets. These are public, so it costs no privacy.
+number and on the active set only. A `Phase` describes it completely. No policy draws random numbers
+or reads rewards, and all engines execute the same plan. A policy may also decode the releases of
+earlier phases, and plan for the sequence of active sets. These are public, so this costs no
+privacy.
 """
 
 from __future__ import annotations
@@ -22,38 +23,40 @@ from dpbai.noise import LAWS, Noise
 from dpbai.ranking import Ranking
 
 _LARGEST_EXPONENT = 950  # of an estimate, so that sums and rare draws do not overflow
-_SMALLEST_NORMAL = 2.0**-1022  # doubles below have fewer digits
+_SMALLEST_NORMAL = 2.0**-1022  # smaller doubles have fewer digits
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """The plan of one phase.
 
-    It releases `release @ empirical_means + noise`; the estimated means of the active arms are
-    `decoder @ released`; the `keep` arms with the largest estimates survive (``ranking``). A phase
-    that remembers decodes the releases of all phases so far, oldest first.
+    It releases `release @ empirical_means + noise`. The estimated means of the active arms are
+    `decoder @ released`, and the `keep` arms with the largest estimates survive (``ranking``). The
+    decoder may apply to the releases of all phases so far, oldest first.
 
     Attributes
     ----------
     index : int
         p, counted from 1.
-    active, pulled : tuple of int
-        Arms in play, increasing; and the m arms to pull, distinct, since no reward is used twice.
-        They need not be active: an arm that is out may help to compare the active ones.
+    active : tuple of int
+        The active arms, in increasing order.
+    pulled : tuple of int
+        The m distinct arms to pull. They need not be active: an eliminated arm may help to compare
+        the active ones.
     pulls : tuple of int
-        How often to pull each of them, each at least 1.
+        The number of pulls of each of them, at least 1.
     noise : Noise
         Law of the independent noise on each of the q released coordinates.
     keep : int
-        s_{p+1}, how many arms survive: all of them at most (OD-LinBAI plans that for few arms).
+        s_{p+1}, the number of arms that survive. It may be all (as in OD-LinBAI with few arms).
     release_matrix : ndarray of shape (q, m) or None
         None stands for the identity, q = m.
     decoder_matrix : ndarray of shape (len(active), remembered + q) or None
         None stands for the identity: nothing is remembered, and q = len(active).
     remembered : int, default 0
-        How many coordinates the phases before have released, if their releases are decoded too.
+        The number of coordinates released in earlier phases, if these are decoded too.
     delta : float, default 0
-        The delta at which its privacy losses are stated, in [0, 1): 0 for Laplace noise.
+        The delta at which the privacy losses hold, in [0, 1): 0 for Laplace noise.
     """
 
     index: int
@@ -69,7 +72,7 @@ class Phase:
 
     def __init_subclass__(cls) -> None:
         # A subclass could execute another plan than the one that its privacy is computed from.
-        raise TypeError("Phase cannot be subclassed: all that a phase may do is in its attributes")
+        raise TypeError("Phase cannot be subclassed: describe the plan by its attributes")
 
     def __post_init__(self) -> None:
         active = _check.active_set(self.active, _check.LARGEST_COUNT)
@@ -80,40 +83,40 @@ class Phase:
         if len(pulls) != len(pulled):
             raise ValueError(f"pulls must list {len(pulled)} numbers, one for each pulled arm")
         _check.kind(self.noise, "noise", Noise)
-        keep, remembered = self.keep, self.remembered
-        if _check.whole(keep, "keep") > len(active):
-            raise ValueError(f"keep must be at most {len(active)} active arms, got {keep}")
+        keep = _check.whole(self.keep, "keep")
+        if keep > len(active):
+            raise ValueError(f"keep must be at most {len(active)} (all active arms), got {keep}")
+        remembered = _check.whole(self.remembered, "remembered", least=0)
         vars(self).update(
             index=_check.whole(self.index, "index"),
             active=active,
             pulled=pulled,
             pulls=pulls,
-            keep=int(keep),
-            remembered=_check.whole(remembered, "remembered", least=0),
+            keep=keep,
+            remembered=remembered,
             delta=_check.number(self.delta, "delta", "[0, 1)"),
         )
-        for name, shape in (
-            ("release_matrix", (None, len(pulled))),
-            ("decoder_matrix", (len(active), None)),
-        ):
-            if getattr(self, name) is not None:
-                vars(self)[name] = _check.shaped(getattr(self, name), name, shape)
-        decoded = len(active) if self.decoder_matrix is None else self.decoder_matrix.shape[1]
-        if decoded != remembered + self.coordinates or (remembered and self.decoder_matrix is None):
+        if self.release_matrix is not None:
+            release = _check.shaped(self.release_matrix, "release_matrix", (None, len(pulled)))
+            vars(self)["release_matrix"] = release
+        shape = len(active), remembered + self.coordinates
+        if self.decoder_matrix is not None:
+            decoder = _check.shaped(self.decoder_matrix, "decoder_matrix", shape)
+            vars(self)["decoder_matrix"] = decoder
+        elif remembered or len(active) != self.coordinates:
             raise ValueError(
-                f"decoder_matrix must decode as many coordinates as are remembered and released, "
-                f"{remembered} + {self.coordinates}, and "
-                f"{'without one' if self.decoder_matrix is None else 'it'} decodes {decoded}"
+                f"decoder_matrix must have shape {shape}, for the coordinates that are remembered "
+                "and released; None stands for the identity, with nothing remembered"
             )
 
     @property
     def release(self) -> FloatArray:
-        """The matrix of shape (q, m) by which the empirical means are released."""
+        """The matrix of shape (q, m) that maps empirical means to the statistic."""
         return np.eye(len(self.pulled)) if self.release_matrix is None else self.release_matrix
 
     @property
     def decoder(self) -> FloatArray:
-        """The matrix of shape (len(active), remembered + q) by which releases are decoded."""
+        """The matrix of shape (len(active), remembered + q) that maps releases to estimates."""
         return np.eye(len(self.active)) if self.decoder_matrix is None else self.decoder_matrix
 
     @property
@@ -124,14 +127,14 @@ class Phase:
 
     @property
     def cost(self) -> int:
-        """Pulls in all."""
+        """The total number of pulls."""
         return sum(self.pulls)
 
     def shifts(self, factor: float = 1.0) -> tuple[FloatArray, ...]:
-        """Return how far one reward of each pulled arm, moved by `factor`, moves the statistic.
+        """Return how far a change of one reward by `factor` moves the statistic, by pulled arm.
 
-        It moves the mean of its arm j by `factor` / n_j, and so the release by at most
-        abs(release[:, j]) factor / n_j. Coordinates that do not move may be omitted.
+        It moves the mean of its arm j by `factor` / n_j, and so the statistic by abs(release[:, j])
+        factor / n_j. Coordinates that do not move may be omitted.
         """
         if self.release_matrix is None:
             by_pulls = {n: _rounded_up(np.array([1 / n]) * factor) for n in set(self.pulls)}
@@ -166,9 +169,9 @@ class Phase:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """The largest size of each own statistic, for rewards in [0, 1]; shape (remembered + q,).
+        """The largest absolute value of each coordinate of the statistic, for rewards in [0, 1].
 
-        It is 0 for remembered coordinates, whose size is not known here.
+        Its shape is (remembered + q,), with 0 for remembered coordinates, whose sizes are unknown.
         """
         sizes = np.zeros(self.remembered + self.coordinates)
         matrix = self.release_matrix
@@ -176,7 +179,7 @@ class Phase:
         return sizes
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return which arms survive for sure, and which tie for the remaining places.
+        """Return which arms certainly survive, and which tie for the remaining places.
 
         Shapes are (trials, len(active)), for releases of shape (trials, remembered + q).
         """
@@ -185,8 +188,8 @@ class Phase:
     def survivors(self, released: FloatArray, rng: np.random.Generator) -> IntArray:
         """Return the surviving arms, increasing, shape (trials, keep).
 
-        `released` has shape (trials, remembered + q). Of arms that tie for the last places, all are
-        equally likely to survive; `rng` is used only then.
+        `released` has shape (trials, remembered + q). Arms that tie for the last places are equally
+        likely to survive; `rng` is used for ties only.
         """
         kept = self._ranking.survivors(released, rng)
         arms: IntArray = np.asarray(self.active, dtype=np.int64)
@@ -204,18 +207,18 @@ class Phase:
     def _ranking(self) -> Ranking:
         decoder = self.decoder_matrix
         if decoder is not None:
-            # Estimates that could overflow are computed in a larger unit: their order is the same.
+            # A larger unit avoids overflow of the estimates, and does not change their order.
             sizes = [np.abs(decoder).max(initial=0.0), self.noise.standard_deviation]
-            beyond = int(np.frexp(sizes)[1].sum()) - _LARGEST_EXPONENT
-            decoder = np.ldexp(decoder, -beyond) if beyond > 0 else decoder
+            excess = int(np.frexp(sizes)[1].sum()) - _LARGEST_EXPONENT
+            decoder = np.ldexp(decoder, -excess) if excess > 0 else decoder
         return Ranking(decoder, self.reach, self.keep)
 
 
 def declared(phase: Phase) -> Phase:
-    """Return a copy of a plan, made from the declared attributes of a `Phase` only.
+    """Return a copy of a plan with the declared attributes of `Phase` only.
 
-    Engines execute, and certificates account for, such copies only. So other attributes that were
-    set on a plan have no effect, nor do later changes of it.
+    Engines and certificates use such copies, so other attributes and later changes of a plan have
+    no effect.
     """
     values = {field.name: getattr(phase, field.name) for field in fields(Phase)}
     noise = values["noise"]
@@ -225,21 +228,21 @@ def declared(phase: Phase) -> Phase:
 
 
 def _rounded_up(shifts: FloatArray) -> FloatArray:
-    """Return shifts, with subnormal ones rounded up: their relative rounding error is large."""
+    """Round subnormal shifts up, because their relative rounding error may be large."""
     return np.where(shifts < _SMALLEST_NORMAL, np.nextafter(shifts, math.inf), shifts)
 
 
 def checked_step(
     index: int, active: Sequence[int], sizes: Sequence[int], arms: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return the active set, checked, and how many arms phase `index` keeps of it.
+    """Check the arguments of `Policy.phase`; return the active set, and how many arms survive.
 
     `sizes` lists the numbers of active arms in phases 1, 2, ..., then 1.
     """
     active = _check.active_set(active, arms)
     _check.whole(index, "index")
     if index >= len(sizes):
-        raise ValueError(f"index must be a phase of 1..{len(sizes) - 1}, got {index}")
+        raise ValueError(f"index must be a phase in 1..{len(sizes) - 1}, got {index}")
     size, keep = sizes[index - 1 : index + 1]
     if len(active) != size:
         raise ValueError(f"active must hold {size} arms in phase {index}, got {len(active)}")
@@ -248,11 +251,12 @@ def checked_step(
 
 @runtime_checkable
 class Policy(Protocol):
-    """A planner of phases; pure, so that plans can be cached, inspected and audited.
+    """A planner of phases.
 
-    A run recommends one arm; estimates of all arms are among its releases. A budget counts pulls,
-    whatever each of them costs. A policy may have a method `error_bound(instance)`, a bound on its
-    error, which `upper_bound` then returns.
+    A plan depends on the arguments of `phase` only, so that it can be cached, inspected and
+    audited. A run recommends one arm; its releases also give estimates of all arms. The budget
+    counts pulls, not their costs. If a policy has a method `error_bound(instance)`, `upper_bound`
+    returns that bound.
     """
 
     @property
@@ -261,7 +265,7 @@ class Policy(Protocol):
 
     @property
     def budget(self) -> int:
-        """T, which the pulls of all phases together never exceed.
+        """T, the largest number of pulls of a run.
 
         A policy that may exceed it, as with the paper's own T', has a property `most_pulls`.
         """
@@ -271,8 +275,8 @@ class Policy(Protocol):
 
 
 def remembers(policy: Policy) -> bool:
-    """Return whether a policy plans with the path of active sets, and decodes all releases.
+    """Return whether a policy plans for the sequence of active sets, and decodes all releases.
 
-    It then has `remembers = True`, and its `phase` takes the phases before as a third argument.
+    Such a policy has `remembers = True`, and its `phase` takes earlier phases as third argument.
     """
     return getattr(policy, "remembers", False) is True

@@ -1,4 +1,4 @@
-"""The plans that a run can come to: one walk of the tree of phases, for all engines."""
+"""The plans that a run can have: the tree of phases, which all engines traverse."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dpbai.instance import Instance
 from dpbai.phase import Phase, Policy, declared, remembers
 
 Transcript = tuple[tuple[int, ...], ...]
-"""The arms that survive phase 1, phase 2, and so on to the one recommended."""
+"""The arms that survive phase 1, phase 2, and so on; the last set is the recommended arm."""
 
 Reads = tuple[tuple[int, int, int], ...]
-"""An arm, and the first and last (excluded) index of its rewards that a phase reads, by arm."""
+"""For each pulled arm: the arm, and the first and last (excluded) index of the rewards read."""
 
 
 def arms_of(policy: Policy) -> int:
-    """Return K, the number of arms of a policy; TypeError if it is none."""
+    """Return K, the number of arms of a policy; TypeError if it is not a `Policy`."""
     features = _check.kind(policy, "policy", Policy).features
     if np.ndim(features) != 2 or not len(features):
         raise ValueError("policy must have features of shape (K, d)")
@@ -33,9 +33,9 @@ def arms_of(policy: Policy) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The state of a run: the active arms, and the phases executed before, oldest first.
+    """The state of a run: the active arms, and the phases executed so far, oldest first.
 
-    Every engine walks the tree of phases by `first`, `phase` and `then`.
+    Every engine traverses the tree of phases by `first`, `phase` and `then`.
     """
 
     policy: Policy
@@ -52,7 +52,9 @@ class Stage:
         """Return the first stage of a run on an instance, if it has as many arms as the policy."""
         arms = arms_of(policy)
         if arms != (others := _check.kind(instance, "instance", Instance).arms):
-            raise ValueError(f"policy and instance must have as many arms, got {arms}, {others}")
+            raise ValueError(
+                f"policy and instance must have the same number of arms, got {arms} and {others}"
+            )
         return cls.first(policy)
 
     def then(self, kept: tuple[int, ...]) -> Stage:
@@ -60,7 +62,7 @@ class Stage:
         return Stage(self.policy, kept, (*self.past, self.phase))
 
     def all_from(self) -> Iterator[Stage]:
-        """Yield the stage and all that may follow, except the ends of runs."""
+        """Yield this stage and all that may follow, except ends of runs."""
         if not self.ended:
             yield self
             for kept in combinations(self.active, self.phase.keep):
@@ -73,17 +75,17 @@ class Stage:
 
     @property
     def remembered(self) -> tuple[Phase, ...]:
-        """The phases before whose releases are decoded: none if the policy does not remember."""
+        """The earlier phases whose releases are decoded: none unless the policy remembers."""
         return self.past if remembers(self.policy) else ()
 
     @property
     def key(self) -> tuple[tuple[int, ...], tuple[Phase, ...]]:
-        """What stages with the same plan have in common."""
+        """A key that stages with the same plan share."""
         return self.active, self.remembered
 
     @property
     def transcript(self) -> Transcript:
-        """What has survived so far."""
+        """The arms that have survived each phase so far."""
         return (*(phase.active for phase in self.past), self.active)[1:]
 
     @cached_property
@@ -93,67 +95,65 @@ class Stage:
 
     @cached_property
     def phase(self) -> Phase:
-        """The plan that comes next, if it is one that an engine may execute."""
-        known = [self.past] if remembers(self.policy) else []
-        return self.fitting(self.policy.phase(len(self.past) + 1, self.active, *known))
+        """The next plan, checked."""
+        past = [self.past] if remembers(self.policy) else []
+        return self.checked(self.policy.phase(len(self.past) + 1, self.active, *past))
 
-    def fitting(self, phase: Phase) -> Phase:
-        """Return a plan of the policy, made now or saved before, if an engine may execute it.
+    def checked(self, phase: Phase) -> Phase:
+        """Return a copy of the policy's plan, new or saved, if an engine may execute it.
 
-        `Phase` has checked the plan by itself; a policy may still plan another phase, overspend, or
-        never end.
+        `Phase` has checked the plan on its own. It could still be the plan of another phase, exceed
+        the budget, or prevent the run from ending.
         """
         policy, index, active = self.policy, len(self.past) + 1, self.active
         if type(phase) is not Phase:
-            raise TypeError(
-                f"policy must plan a Phase, got {type(phase).__name__} for phase {index}"
-            )
+            raise TypeError(f"policy must plan a Phase, got {type(phase).__name__}")
         phase = declared(phase)
         if (phase.index, phase.active) != (index, active):
             raise ValueError(
-                f"policy must plan phase {index} for active {_check.quoted(active)} when asked to, "
-                f"and planned phase {phase.index} for active {_check.quoted(phase.active)}"
+                f"policy must plan phase {index} for active {_check.quoted(active)}, got a plan of "
+                f"phase {phase.index} for active {_check.quoted(phase.active)}"
             )
         arms = arms_of(policy)
         if max(phase.pulled, default=0) >= arms:
             raise ValueError(
-                f"policy must pull arms of 0..{arms - 1}, and phase {index} pulls "
+                f"policy must pull arms in 0..{arms - 1}, but phase {index} pulls "
                 f"{_check.quoted(phase.pulled)}"
             )
         released = sum(before.coordinates for before in self.remembered)
         if phase.remembered != released:
             raise ValueError(
-                f"policy must plan phase {index} for the {released} coordinates that are "
-                f"remembered, and planned it for {phase.remembered}"
+                f"policy must plan phase {index} with remembered={released}, the number of "
+                f"coordinates released before, got {phase.remembered}"
             )
         most = policy.budget
         if self.spent + phase.cost > most:
             most = getattr(policy, "most_pulls", most)
         if self.spent + phase.cost > most:
             raise ValueError(
-                f"policy must never pull more than its budget, {most}, and phase {index} takes "
-                f"{phase.cost} pulls after {self.spent} in the phases before"
+                f"policy must not pull more than its budget, {most}, but phase {index} takes "
+                f"{phase.cost} pulls after {self.spent} in earlier phases"
             )
         if phase.keep == len(active) and (not phase.cost or index > most + arms):
-            raise ValueError(f"policy must end, and phase {index} leaves all {len(active)} arms")
+            raise ValueError(f"policy must end, but phase {index} keeps all {len(active)} arms")
         return phase
 
     @property
     def reads(self) -> tuple[Reads, ...]:
-        """Which rewards each phase reads, from the first to the next: the next of each arm."""
-        so_far: Counter[int] = Counter()
+        """The rewards that each phase reads, up to the next one: the next unread ones of an arm."""
+        read: Counter[int] = Counter()
         found = []
         for phase in (*self.past, self.phase):
-            rows = dict(zip(phase.pulled, phase.pulls, strict=True))
-            found.append(tuple((arm, so_far[arm], so_far[arm] + n) for arm, n in rows.items()))
-            so_far.update(rows)
+            pulls = dict(zip(phase.pulled, phase.pulls, strict=True))
+            found.append(tuple((arm, read[arm], read[arm] + n) for arm, n in pulls.items()))
+            read.update(pulls)
         return tuple(found)
 
 
-def untouched(policy: Policy) -> bool:
-    """Return whether a policy is an object of a class of this library, not modified.
+def _unmodified(policy: Policy) -> bool:
+    """Return whether a policy is an unmodified instance of a class of this library.
 
-    It is no subclass, and has no attributes but its parameters and what it has computed from them.
+    It is not of a subclass, and has no attributes except its parameters and cached properties.
     """
     kind = type(policy)
     module = sys.modules.get(kind.__module__)
@@ -164,14 +164,14 @@ def untouched(policy: Policy) -> bool:
 
 
 def representatives(policy: Policy) -> Callable[[int], tuple[Phase, ...]] | None:
-    """Return what gives, for a phase, plans that release all that it may; None of most policies."""
-    return getattr(policy, "representatives", None) if untouched(policy) else None
+    """Return a policy's method that lists plans with all privacy losses of a phase, or None."""
+    return getattr(policy, "representatives", None) if _unmodified(policy) else None
 
 
 def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
-    """Return plans of each phase whose releases are all that there may be, and whether they are.
+    """Return plans of each phase with all privacy losses it may have, and whether these are all.
 
-    As `reachable`, unless the policy lists its releases itself.
+    As `reachable`, unless the policy lists such plans itself.
     """
     listed = representatives(policy)
     if listed is None:
@@ -181,10 +181,10 @@ def covering(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
 
 
 def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
-    """Return the plans of each phase, over all active sets that may survive, and whether all.
+    """Return the plans of each phase for all active sets that may survive, and whether all are.
 
-    When a phase has more than `limit` active sets, some of them are drawn at random. A policy of a
-    foreign class must make each plan again in the end, in reverse order.
+    If a phase has more than `limit` active sets, this number of them is drawn at random. The plans
+    of a user's policy are computed a second time, in reverse order, and must be the same.
     """
     rng = np.random.default_rng(0)
     stages, plans, complete = [Stage.first(policy)], [], True
@@ -200,14 +200,17 @@ def reachable(policy: Policy, limit: int) -> tuple[list[list[Phase]], bool]:
             drawn = [stages[number] for number in rng.integers(len(stages), size=limit)]
             kept = [rng.choice(stage.active, stage.phase.keep, replace=False) for stage in drawn]
             stages = [at.then(tuple(sorted(k.tolist()))) for at, k in zip(drawn, kept, strict=True)]
-    if not untouched(policy):
+    if not _unmodified(policy):
         for stage in reversed(visited):
             _check_pure(stage)
     return plans, complete
 
 
 def _distinct(stages: list[Stage]) -> list[Stage]:
-    """Return, of stages with the same plan, the one with the most pulls; no ends of runs."""
+    """Keep one of several stages with the same plan, the one with the most pulls so far.
+
+    Ends of runs are removed.
+    """
     chosen: dict[object, Stage] = {}
     for stage in stages:
         if not stage.ended:
@@ -217,11 +220,11 @@ def _distinct(stages: list[Stage]) -> list[Stage]:
 
 
 def _check_pure(stage: Stage) -> None:
-    """Raise ValueError if a policy plans the phase differently the second time."""
+    """Raise ValueError if a policy does not plan the same phase a second time."""
     phase, again = stage.phase, replace(stage).phase
     for name in ("pulled", "pulls", "keep", "release_matrix", "decoder_matrix", "losses", "delta"):
         if not np.array_equal(getattr(phase, name), getattr(again, name)):
             raise ValueError(
-                f"policy must plan the same phase each time, and {name} of phase {phase.index} for "
+                f"policy must plan the same phase each time, but {name} of phase {phase.index} for "
                 f"active {_check.quoted(phase.active)} changed"
             )

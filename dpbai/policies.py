@@ -1,6 +1,6 @@
 """The policies of the paper: DP-BAI, DP-BAI-Gauss, Baseline, OD-LinBAI and DP-OD.
 
-An argument out of its range raises `ValueError`; if a budget is too small, the message names the
+An argument out of its range raises `ValueError`; if a budget is too small, the message states the
 least one.
 """
 
@@ -24,12 +24,18 @@ from dpbai.max_det import max_det
 from dpbai.noise import Gaussian, Laplace, Noise, NoNoise
 from dpbai.phase import Phase, checked_step
 from dpbai.scaling import Span
-from dpbai.schedule import Schedule, baseline_collections, dp_bai_collections, enough, pulls_max_det
+from dpbai.schedule import (
+    Schedule,
+    baseline_collections,
+    check_budget,
+    dp_bai_collections,
+    pulls_max_det,
+)
 
 Arms = tuple[int, ...]
 _LARGEST_SCALE = 1e305
 _ROUNDING = Fraction(1, 10**6)
-_OWN_UNIT = 200  # an exponent: up to 2^200, moments have the unit of the features
+_MAX_EXPONENT = 200  # of the largest feature; otherwise features are scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +53,7 @@ class _Planner:
 
 @dataclass(frozen=True, eq=False)
 class DPBAI(_Planner):
-    """DP-BAI: eliminate arms on noisy means of a Max-Det collection (Algorithm 1).
+    """DP-BAI: eliminate arms by noisy means of a Max-Det collection (Algorithm 1).
 
     Parameters
     ----------
@@ -60,7 +66,7 @@ class DPBAI(_Planner):
     convention : {"printed", "proof"}
         Which of the paper's two sequences of sizes to use, see `Schedule`.
     budget_rule : {"strict", "printed"}
-        "strict" never pulls more than `budget`; "printed" keeps the paper's T', which may.
+        "strict" never pulls more than `budget`; "printed" uses the paper's T', and may.
     """
 
     _: KW_ONLY
@@ -73,7 +79,7 @@ class DPBAI(_Planner):
     def __post_init__(self) -> None:
         super().__post_init__()
         vars(self)["epsilon"] = _check.epsilon(self.epsilon)
-        self.schedule.usable_budget  # noqa: B018  (a budget that is too small fails here)
+        self.schedule.usable_budget  # noqa: B018  (raises if the budget is too small)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -99,8 +105,8 @@ class DPBAI(_Planner):
     def representatives(self, index: int) -> tuple[Phase, ...]:
         """Return a plan of phase `index` for each number of arms that it may pull.
 
-        The release and its noise depend on the active set through that number only, so the privacy
-        of these plans is that of all plans of the phase.
+        The release and its noise depend on the active set through that number only, so these plans
+        have the privacy losses of all plans of the phase.
         """
         size = self.schedule.sizes[index - 1]
         active = tuple(range(size))
@@ -118,7 +124,7 @@ class DPBAI(_Planner):
     def _collection(self, active: Arms) -> tuple[Arms, FloatArray | None]:
         """Return the arms to pull, and the coordinates of all active arms in them."""
         arms, dimension = len(active), self.schedule.dimension
-        if self.schedule.collections(arms, dimension) == {arms}:  # whatever the features are
+        if self.schedule.collections(arms, dimension) == {arms}:  # for any features
             return active, None
         span = Span(self.features[list(active)])
         if not pulls_max_det(span.rank, arms):
@@ -131,8 +137,8 @@ class DPBAI(_Planner):
 class Baseline(DPBAI):
     """Baseline: DP-BAI that ignores the features and pulls every active arm (Sec. 5).
 
-    Parameters are those of `DPBAI`. The T' of the paper overspends on its own instance; the default
-    rule "strict" does not.
+    Parameters are those of `DPBAI`. With the paper's T', it exceeds the budget on the paper's own
+    instance; with the default rule "strict" it does not.
     """
 
     collections: ClassVar[Callable[[int, int], Iterable[int]]] = staticmethod(baseline_collections)
@@ -142,7 +148,7 @@ class Baseline(DPBAI):
 class DPBAIGauss(DPBAI):
     """DP-BAI-Gauss: DP-BAI with Gaussian noise, (epsilon, delta)-private (Algorithm 2).
 
-    Parameters other than these are those of `DPBAI`.
+    Other parameters are those of `DPBAI`.
 
     Parameters
     ----------
@@ -150,8 +156,8 @@ class DPBAIGauss(DPBAI):
         Privacy parameter, in (0, 1).
     calibration : {"analytic", "classic"}
         "classic" is the paper's variance 2 ln(1.25/delta) / (epsilon n)^2, proved for epsilon < 1;
-        from epsilon = 1 on, a `UserWarning` states the delta that holds. "analytic" is the exact
-        calibration of Balle and Wang (2018), right for every epsilon and smaller.
+        otherwise a `UserWarning` states the true delta. "analytic" is the least variance that
+        suffices, for every epsilon (Balle and Wang, 2018).
     """
 
     _: KW_ONLY
@@ -185,26 +191,27 @@ class DPBAIGauss(DPBAI):
 class ODLinBAI(_Planner):
     """OD-LinBAI: eliminate arms on least-squares estimates from G-optimal designs; not private.
 
-    By Yang and Tan (2022). It releases the moment vector U = sum of a x over all pulls.
-    R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
+    The policy of Yang and Tan (2022) releases the moment vector U = sum of a x over all pulls. It
+    has R = max(1, ceil(log2 d)) phases of m pulls each before rounding, m = (T - min(K, d(d+1)/2) -
     sum_{r<R} ceil(d/2^r)) / R. Phase r pulls arm i ceil(pi_r(i) m) times and keeps ceil(d/2^r)
-    arms, or all if there are fewer; the last phase keeps one. The support of a design in rank r is
-    at most r(r+1)/2, so that rounding up stays within what m leaves.
+    arms, or all if there are fewer; the last phase keeps one. A design of rank r has a support of
+    at most r(r+1)/2 arms, so the budget suffices for rounding up.
 
-    `features` and `budget` are those of `DPBAI`. Features all beyond 2^200 or all below 2^-200 are
-    scaled by a power of two, and release and noise with them.
+    `features` and `budget` are those of `DPBAI`. If the largest feature is above 2^200 or below
+    2^-200, features, release and noise are scaled by a power of two.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        enough(self.budget, self.least_budget, *self.features.shape)
+        check_budget(self.budget, self.least_budget, *self.features.shape)
 
     @cached_property
     def scaled_features(self) -> FloatArray:
-        """The features in the unit of the moment vector: their own, unless it is extreme."""
+        """The features that the moment vector is computed from, scaled if they are extreme."""
         exponent = int(np.frexp(np.abs(self.features).max())[1])
-        own = abs(exponent) <= _OWN_UNIT
-        return self.features if own else np.asarray(np.ldexp(self.features, -exponent))
+        if abs(exponent) <= _MAX_EXPONENT:
+            return self.features
+        return np.asarray(np.ldexp(self.features, -exponent))
 
     @property
     def dimension(self) -> int:
@@ -224,7 +231,7 @@ class ODLinBAI(_Planner):
 
     @property
     def least_budget(self) -> int:
-        """The least budget that leaves pulls beside those that rounding up may add."""
+        """The least budget for which `pulls_per_phase` is positive."""
         support = self.dimension * (self.dimension + 1) // 2
         return min(len(self.features), support) + sum(self._halved) + 1
 
@@ -238,7 +245,7 @@ class ODLinBAI(_Planner):
         return NoNoise()
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
-        """Return the plan of phase `index` for the `active` arms, as many as it has."""
+        """Return the plan of phase `index` for the `active` arms, `sizes[index - 1]` of them."""
         active, keep = checked_step(index, active, self.sizes, len(self.features))
         span = Span(self.scaled_features[list(active)])
         scales = f"features must not differ so much in scale, for active {_check.quoted(active)}: "
@@ -247,7 +254,7 @@ class ODLinBAI(_Planner):
         except (RuntimeError, np.linalg.LinAlgError) as error:
             raise ValueError(f"{scales}{error}") from error
         support = design.support
-        # ceil(pi_i m) in exact arithmetic, except for an excess below a millionth
+        # ceil(pi_i m) in exact arithmetic, ignoring an excess below a millionth
         shares = [Fraction(weight) for weight in design.weights[support].tolist()]
         scale = self.pulls_per_phase / (sum(shares) or 1)
         counts = [max(1, math.ceil(share * scale - _ROUNDING)) for share in shares]
@@ -274,9 +281,9 @@ class DPOD(ODLinBAI):
     epsilon : float
         Privacy parameter, positive; infinity means no noise.
     norm : {"l2", "l1"}
-        Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed; but one reward
-        moves the moment vector by a_i, and Laplace noise hides it by the L1 norm, so that the loss
-        can reach sqrt(d) epsilon. "l1" keeps the stated epsilon.
+        Norm in L = max_i ||a_i||, with noise Lap(L/epsilon). "l2" is as printed. But one reward
+        moves the moment vector by a_i, and the loss of Laplace noise depends on the L1 norm, so it
+        can reach sqrt(d) epsilon. "l1" guarantees the stated epsilon.
     """
 
     _: KW_ONLY
@@ -287,17 +294,17 @@ class DPOD(ODLinBAI):
         super().__post_init__()
         vars(self)["epsilon"] = _check.epsilon(self.epsilon)
         _check.one_of(self.norm, "norm", ("l2", "l1"))
-        self.noise(self.scaled_features)  # a scale that overflows fails here
+        self.noise(self.scaled_features)  # raises if the scale overflows
 
     def noise(self, vectors: FloatArray) -> Noise:
-        """Return Lap(L/epsilon): L over all K arms as printed, or the L1 norm of active ones."""
+        """Return Lap(L/epsilon), with L over all K arms for "l2", over active ones for "l1"."""
         if math.isinf(self.epsilon) or not vectors.any():
             return NoNoise()
         arms, order = (self.scaled_features, 2) if self.norm == "l2" else (vectors, 1)
         length = float(np.linalg.norm(arms, order, axis=1).max())
         if not 0 < length / self.epsilon < _LARGEST_SCALE:
             raise ValueError(
-                f"features and epsilon must give noise of a scale below {_LARGEST_SCALE:g}, L / "
-                f"epsilon, got L = {length:.6g} and epsilon = {self.epsilon:g}"
+                f"features and epsilon must give a noise scale L / epsilon below "
+                f"{_LARGEST_SCALE:g}, got L = {length:.6g} and epsilon = {self.epsilon:g}"
             )
         return Laplace(length / self.epsilon)

@@ -1,12 +1,12 @@
-"""Who survives a phase: the arms with the largest estimates, and how ties are broken.
+"""Which arms survive a phase: those with the largest estimates, where ties are broken at random.
 
-Estimates are `decoder @ released`. Arms whose rows of the decoder are `alike`, equal to within
-rounding, always tie. Two others tie if the lead of one over the other, the difference of their rows
-times the release, is 0 to within rounding: at most `ROUNDING` times the sizes of its terms, which
-are the sum of the difference's `abs(row[j])` times `abs(released[j])` plus the largest size of the
-statistic j (for rewards of 1). So neither units of features or arms nor nearly equal rows matter.
-The rule depends on the plan and its release only, so it costs no privacy. Arms that tie for the
-last places are equally likely to survive: relabelling the arms relabels the law of the survivors.
+Estimates are `decoder @ released`. Arms whose rows of the decoder are equal to within rounding
+(`alike`) always tie. Two other arms tie if the difference of their rows, times the release, is 0 to
+within rounding: at most `ROUNDING` times the sum over j of `abs(difference[j])` times
+`abs(released[j]) + reach[j]`, where `reach[j]` bounds the statistic for rewards in [0, 1]. So the
+units of features and arms do not matter, nor does cancellation between nearly equal rows. The rule
+depends on the plan and its release only, so it costs no privacy. Arms that tie for the last places
+are equally likely to survive, so relabelling the arms relabels the law of the survivors.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from dpbai._check import BoolArray, FloatArray, IntArray
 
 ROUNDING = 2.0**-36
-"""Relative: rounding errors of estimates are smaller, and true differences of estimates rarely."""
+"""Relative. Rounding errors of estimates are smaller, and true differences are rarely smaller."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """How one phase ranks its arms; `decoder`, `reach` and `keep` are those of the plan."""
+    """The ranking of the arms in a phase, with `decoder`, `reach` and `keep` of its plan."""
 
     decoder: FloatArray | None
     reach: FloatArray
@@ -33,11 +33,11 @@ class Ranking:
 
     @property
     def arms(self) -> int:
-        """How many arms there are."""
+        """The number of active arms."""
         return len(self.reach if self.decoder is None else self.decoder)
 
     def tied(self, released: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """Return who survives for sure, and who ties for the last places: (trials, arms) each."""
+        """Return which arms surely survive, and which tie for the last places, (trials, arms)."""
         decoder = self.decoder
         estimates = released if decoder is None else released @ decoder.T
         sizes = ROUNDING * (np.abs(released) + self.reach)
@@ -65,7 +65,7 @@ class Ranking:
         sizes = sizes + self.reach
         if self.decoder is not None:
             estimates, sizes = self.decoder @ columns, np.abs(self.decoder) @ sizes
-        # Beyond this margin no two arms tie, nor do arms whose rows are alike.
+        # The estimates of arms that tie, also of arms whose rows are alike, differ by less.
         margin = 4 * ROUNDING * len(columns) * sizes.max()
         last = self.arms - self.keep
         first = self.keep == 1
@@ -77,7 +77,7 @@ class Ranking:
         return kept
 
     def _drawn(self, released: FloatArray, rng: np.random.Generator) -> BoolArray:
-        """Return which arms survive where some may tie, shape (trials, arms)."""
+        """Return which arms survive in trials in which some may tie, shape (trials, arms)."""
         sure, equal = self.tied(released)
         order = np.where(sure, 2.0, np.where(equal, 1.0, -1.0))
         drawn = (sure | equal).sum(axis=1) > self.keep
@@ -90,7 +90,7 @@ class Ranking:
 
 
 def alike(decoder: FloatArray, row: int) -> BoolArray:
-    """Return which arms tie with that of a row, whatever is released; shape (arms,)."""
+    """Return which rows of a decoder are equal to a given row within rounding; shape (arms,)."""
     units = np.abs(decoder).max(axis=0)
     scaled = decoder / np.where(units > 0, units, 1.0)
     sizes = np.abs(scaled).sum(axis=1)

@@ -1,8 +1,8 @@
 """Reward laws of an arm, with exact sums of many rewards.
 
-The policies of the paper depend on a reward through the sum of all rewards of one arm in one phase,
-so a law draws that sum directly; except for `Beta`, at a cost that does not grow with the number of
-pulls. The experiments of the paper are `Uniform` (Sec. 5, App. E); its lower bound uses
+The policies of the paper use rewards only through the sum of all rewards of one arm in one phase,
+so a law draws that sum directly, at a cost that does not grow with the number of pulls (except for
+`Beta`). The experiments of the paper use `Uniform` (Sec. 5, App. E), and its lower bound uses
 `Bernoulli`. An argument out of its range raises `ValueError`, one of a wrong type `TypeError`.
 """
 
@@ -21,7 +21,7 @@ from dpbai import _check
 from dpbai._check import FloatArray
 
 _BITS = 53
-_DIRECT_BELOW = 600
+_DIRECT_BELOW = 600  # pulls; fewer rewards are drawn faster one by one
 _BLOCK = 2**16  # half a megabyte, to fit the cache
 _MOST_DRAWN = 10**9
 
@@ -63,7 +63,7 @@ class _Law(ABC):
 def _summed_in_blocks(
     draw: Callable[[tuple[int, int]], FloatArray], pulls: int, size: int
 ) -> FloatArray:
-    """Sum rewards over their draws, in blocks of bounded size."""
+    """Sum rewards that are drawn one by one, in blocks of bounded size."""
     total = np.zeros(size)
     rows = max(1, _BLOCK // max(1, pulls))
     for start in range(0, size, rows):
@@ -85,9 +85,9 @@ class Uniform(_Law):
 
     Notes
     -----
-    A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k, so a sum of n of
-    them is sum_k 2^-k Binomial(n, 1/2): the same law, at 53 binomials. A few rewards are drawn one
-    by one.
+    A uniform variate of 53 bits is sum_k 2^-k B_k with fair independent bits B_k, so a sum of n has
+    the law of sum_k 2^-k Binomial(n, 1/2), with 53 terms. Fewer than 600 rewards are drawn one by
+    one.
     """
 
     mean: float
@@ -152,7 +152,7 @@ class Beta(_Law):
 
     Notes
     -----
-    The sum of n rewards costs n variates; more than 10^9 at once are refused.
+    A sum of n rewards takes n variates. To draw more than 10^9 variates at once is an error.
     """
 
     mean: float
@@ -170,8 +170,8 @@ class Beta(_Law):
         if pulls * size > _MOST_DRAWN:
             raise ValueError(
                 f"rewards must not be Beta for {size} sums of {pulls} rewards: they are drawn one "
-                f"by one, and more than {_MOST_DRAWN:.0e} take minutes; take fewer trials, a "
-                "smaller budget, or a law whose sums are drawn at once, such as Uniform"
+                f"by one, and more than {_MOST_DRAWN:.0e} take minutes; use fewer trials, a "
+                "smaller budget, or a law whose sums are drawn directly, such as Uniform"
             )
         return _summed_in_blocks(lambda shape: rng.beta(*self.shapes, shape), pulls, size)
 
@@ -209,7 +209,7 @@ class Empirical(_Law):
 
     @cached_property
     def shares(self) -> FloatArray:
-        """Probabilities of the distinct values, increasing in value."""
+        """Probabilities of the distinct values, in increasing order of the values."""
         assert self.weights is not None
         return np.asarray(self.weights / self.weights.sum())
 

@@ -1,6 +1,6 @@
-"""Features of any scale: ranks and coordinates, whatever the units of arms and features.
+"""Ranks and coordinates of vectors, for any units of arms and features.
 
-Floating-point errors depend on units. Here, and nowhere else, rows and columns are brought to one
+Rounding errors depend on these units. Here, and only here, rows and columns are scaled to the same
 order of magnitude.
 """
 
@@ -18,17 +18,17 @@ from dpbai import _check
 from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai._ties import first_largest
 
-_WIDE, _SWEEPS = 30, 100
+_WIDE, _SWEEPS = 30, 100  # a range of exponents from which on vectors are scaled; iterations
 _SWAP_GAIN = 1e-10
 _TOLERANCE = 1e-9  # of the largest entry of a column
 _ROUNDING = 1e-12
 _EPSILON = 2.0**-52
-_PLAIN = 1e-9  # a reciprocal condition number, far above rounding errors of 1e-13
+_WELL_CONDITIONED = 1e-9  # reciprocal condition number, far above rounding errors of 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The span of vectors: its dimension, and the vectors in coordinates of it, computed on demand.
+    """The span of vectors: its dimension, and their coordinates, computed on first use.
 
     Parameters
     ----------
@@ -47,29 +47,29 @@ class Span:
 
     @cached_property
     def rank(self) -> int:
-        """r, from singular values once rows and columns have unit size, which changes no rank."""
+        """r, from singular values after scaling rows and columns, which keeps the rank."""
         arms, dimension = self.vectors.shape
         tall = self.vectors if arms >= dimension else self.vectors.T
-        if _plainly_independent(tall):
+        if _well_conditioned(tall):
             return int(tall.shape[1])
-        return _visible_rank(balancings(self.vectors)[0][0])
+        return _numerical_rank(balancings(self.vectors)[0][0])
 
     @cached_property
     def reduced(self) -> FloatArray:
         """The vectors in coordinates of their span, eq. (9), shape (K, r).
 
-        Vectors of full column rank keep the coordinates they have. Otherwise the basis is
-        orthonormal: lengths and angles are unchanged.
+        Vectors of full column rank are returned unchanged. Otherwise the basis is orthonormal, so
+        that lengths and angles do not change.
         """
         vectors = self.vectors
         if self.rank == vectors.shape[1]:
             return vectors
         ways = balancings(vectors)
         if ways[0][0] is vectors:
-            # Scaling rows does not change their span, but their rounding errors.
+            # Scaling rows changes rounding errors, but not the span.
             return np.asarray(vectors @ pivots(unit_rows(vectors), self.rank)[1].T)
-        # Rows are combinations of some of them, and a triangular factor of these has their lengths
-        # and angles. Of all balancings, the one with the least error of the combinations is taken.
+        # All rows are combinations of r of them, whose triangular factor preserves lengths and
+        # angles. The scaling in which these combinations have the smallest error is used.
         found = []
         for scaled, rows, columns in ways:
             indices, _ = pivots(unit_rows(scaled), self.rank)
@@ -79,19 +79,19 @@ class Span:
             error = float(np.abs(residuals / np.where(largest > 0, largest, 1.0)).max())
             found.append((error, _times_powers(scaled[indices], columns), parts, rows))
         _, basis, parts, rows = min(found, key=lambda way: way[0])
-        # With pivots, and the longest coordinates first, each of them is accurate.
+        # Pivoting, with the longest coordinates first, makes each of them accurate.
         longest = np.argsort(-np.abs(basis).max(axis=0))
         triangle, order = linalg.qr(basis[:, longest].T, mode="r", pivoting=True)
         return _times_powers(parts[:, order] @ triangle[: self.rank].T, rows[:, None])
 
     @property
     def basis(self) -> IntArray:
-        """Rows that form a basis, shape (r,), with coordinates of order one in any scales."""
+        """Rows that form a basis, shape (r,); coordinates of scaled rows are of order one."""
         return self._in_basis[0]
 
     @property
     def coordinates(self) -> FloatArray:
-        """The coordinates of all rows in that basis, shape (K, r)."""
+        """The coordinates of all rows in this basis, shape (K, r)."""
         return self._in_basis[1]
 
     @cached_property
@@ -101,7 +101,7 @@ class Span:
             return np.empty(0, dtype=np.int64), vectors
         for scaled, rows, _ in balancings(vectors):
             units = _divided(scaled, np.abs(scaled).max(axis=0))
-            with np.errstate(all="ignore"):  # a lost direction shows in the error below
+            with np.errstate(all="ignore"):  # if a direction is lost, the error below is large
                 indices, _ = pivots(units, self.rank)
             if rows.any():
                 indices = swap_search(units, indices, rows)
@@ -125,8 +125,8 @@ class Span:
     def canonical(self) -> tuple[IntArray, FloatArray]:
         """A basis that no swap improves, and the coordinates of all rows in it.
 
-        It is searched for where the second moment of all rows is the identity, so that it is the
-        same, except for rounding, after every linear map of the vectors.
+        The search uses coordinates in which the second moment of all rows is the identity, so an
+        invertible linear map of the vectors changes the result by rounding errors only.
         """
         if not self.rank:
             return self._in_basis
@@ -145,28 +145,29 @@ def span_coordinates(vectors: ArrayLike) -> FloatArray:
     return Span.of(vectors).reduced
 
 
-def _plainly_independent(vectors: FloatArray) -> bool:
-    """Return whether columns are independent, in all scales and despite rounding errors.
+def _well_conditioned(vectors: FloatArray) -> bool:
+    """Return whether the columns are independent by a wide margin.
 
-    This Cholesky factorization takes a tenth of the time of singular values, and suffices for most.
+    This Cholesky factorization takes a tenth of the time of singular values, which few vectors
+    need.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         moments = vectors.T @ vectors
         factor, failed = linalg.lapack.dpotrf(moments)
         condition = linalg.lapack.dpocon(factor, np.abs(moments).sum(axis=0).max())[0]
-    return bool(not failed and condition > _PLAIN)
+    return bool(not failed and condition > _WELL_CONDITIONED)
 
 
 def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray]]:
-    """Return ways to bring rows and columns to one order of magnitude, the best first.
+    """Return one or two ways to scale rows and columns to the same order of magnitude.
 
-    Vectors whose entries differ by less than 2^30 are not changed. Otherwise the largest entry of
-    each row and column is brought to order one, by powers of two, which make no rounding errors. If
-    that hides a direction, and bringing the mean of log2 of the non-zero entries to 0 (Curtis and
-    Reid, 1972) does not, the latter is used: it suits arms and features of any scales, but not a
-    few tiny entries.
+    Vectors whose non-zero entries differ by factors below 2^30 are not scaled. Otherwise rows and
+    columns are multiplied by powers of two, which causes no rounding errors, in two ways: so that
+    the largest entry of each is of order one, and so that the mean of log2 of its non-zero entries
+    is 0 (Curtis and Reid, 1972). The second suits arms and features of any scales, but not a few
+    tiny entries. The ways with the largest numerical rank are returned, in this order.
 
-    Each way, one or two of the same visible rank, is arrays of shapes (K, d), (K,), (d,) with
+    A way consists of arrays of shapes (K, d), (K,) and (d,) with
     `vectors = ldexp(scaled, rows[:, None] + columns)`.
     """
     entries = vectors != 0
@@ -180,16 +181,16 @@ def balancings(vectors: FloatArray) -> list[tuple[FloatArray, IntArray, IntArray
         rows, columns = _scales(exponents, entries, middle)
         with np.errstate(over="ignore"):
             scaled = _times_powers(vectors, -(rows[:, None] + columns))
-        if np.isfinite(scaled).all():  # a few large entries may overflow where the mean is 0
+        if np.isfinite(scaled).all():  # with a mean of 0, a few large entries may overflow
             tried.append((scaled, rows, columns))
-    ranks = [_visible_rank(scaled) for scaled, _, _ in tried]
+    ranks = [_numerical_rank(scaled) for scaled, _, _ in tried]
     return [found for found, rank in zip(tried, ranks, strict=True) if rank == max(ranks)]
 
 
 def _scales(
     exponents: FloatArray, entries: BoolArray, middle: Callable[..., FloatArray]
 ) -> tuple[IntArray, IntArray]:
-    """Return exponents of rows and columns after which the `middle` of each is about 0."""
+    """Return the exponents of rows and columns that bring the `middle` of each to about 0."""
     rows, columns = (np.zeros(n) for n in exponents.shape)
     for _ in range(_SWEEPS):
         rows = rows + middle(exponents - rows[:, None] - columns, entries, axis=1)
@@ -198,7 +199,7 @@ def _scales(
 
 
 def _times_powers(values: FloatArray, exponents: IntArray) -> FloatArray:
-    """Return values times powers of two; NumPy takes a C int everywhere, an int64 not."""
+    """Return values times powers of two; `ldexp` accepts int64 on some platforms only."""
     return np.asarray(np.ldexp(values, exponents.astype(np.intc)))
 
 
@@ -212,8 +213,8 @@ def _mean(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
     return np.asarray((exponents * entries).sum(axis=axis) / np.maximum(1, entries.sum(axis=axis)))
 
 
-def _visible_rank(scaled: FloatArray) -> int:
-    """Return the rank above rounding errors."""
+def _numerical_rank(scaled: FloatArray) -> int:
+    """Return the number of singular values above rounding errors."""
     units = unit_rows(_divided(scaled, np.abs(scaled).max(axis=0)))
     singular = linalg.lapack.dgesdd(units, compute_uv=0)[1]
     return int(np.count_nonzero(singular > singular[0] * max(units.shape) * _EPSILON))
@@ -222,8 +223,8 @@ def _visible_rank(scaled: FloatArray) -> int:
 def pivots(vectors: FloatArray, dimension: int) -> tuple[IntArray, FloatArray]:
     """Return rows that form a basis: the longest, the one farthest from its span, and so on.
 
-    Beside their indices it returns the orthonormal basis of Gram and Schmidt on these rows, shape
-    (dimension, d), which is the same on all machines.
+    The result is their indices, and their Gram-Schmidt basis of shape (dimension, d), which is the
+    same on all machines.
     """
     left, axes = vectors, np.empty((0, vectors.shape[1]))
     indices = np.empty(dimension, dtype=np.int64)
@@ -237,7 +238,7 @@ def pivots(vectors: FloatArray, dimension: int) -> tuple[IntArray, FloatArray]:
 
 
 def unit_rows(vectors: FloatArray) -> FloatArray:
-    """Return the rows divided by their lengths; zero rows stay."""
+    """Return the rows divided by their lengths; zero rows remain zero."""
     safe = _divided(vectors, np.abs(vectors).max(axis=1, keepdims=True))
     return _divided(safe, np.sqrt((safe * safe).sum(axis=1, keepdims=True)))
 
@@ -249,16 +250,16 @@ def _divided(vectors: FloatArray, sizes: FloatArray) -> FloatArray:
 def coordinates_in(
     vectors: FloatArray, indices: IntArray, rows: IntArray | None = None
 ) -> FloatArray:
-    """Return coordinates in a basis; of `vectors` with exponents `rows`, if these are given."""
+    """Return the coordinates of all rows in the basis `indices`; for `rows`, see `balancings`."""
     try:
         coordinates = np.asarray(np.linalg.solve(vectors[indices].T, vectors.T).T)
     except np.linalg.LinAlgError:
         raise ValueError(
             "vectors must not differ so much in scale that rounding errors hide which of them are "
-            "independent: give arms and features in units in which they are of one order"
+            "independent: use units in which all arms and features are of similar size"
         ) from None
     if rows is not None and rows.any():
-        # Balanced rows have coordinates of order one; rounding errors of zeros are removed.
+        # Scaled rows have coordinates of order one: tiny ones are rounding errors of zeros.
         coordinates[np.abs(coordinates) < _ROUNDING] = 0.0
         coordinates = _times_powers(coordinates, rows[:, None] - rows[indices])
     coordinates[indices] = np.eye(len(indices))
@@ -266,12 +267,11 @@ def coordinates_in(
 
 
 def swap_search(vectors: FloatArray, basis: IntArray, rows: IntArray | None = None) -> IntArray:
-    """Swap one arm at a time while that enlarges the volume; return the arms, increasing.
+    """Swap one arm at a time while this increases the volume; return the arms, increasing.
 
-    A swap multiplies the volume by the coordinate that it removes, so the search ends when no
-    coordinate exceeds 1. Swaps update the coordinates by a rank-one correction, and they are
-    recomputed at the end. With exponents `rows` of the vectors, see `balancings`, they are
-    recomputed after each swap.
+    A swap multiplies the volume by the size of one coordinate, so the search ends when no size
+    exceeds 1. Each swap updates the coordinates by a rank-one correction, and they are recomputed
+    at the end. With exponents `rows` (see `balancings`), they are recomputed after each swap.
     """
     indices, dimension = basis.copy(), basis.size
     while True:

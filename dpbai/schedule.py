@@ -1,10 +1,10 @@
 """How many arms survive each phase of DP-BAI, and how much of the budget is usable (Sec. 3.1).
 
 The active set first shrinks by a factor of about lambda per phase, towards ceil(d^2/4) arms, then
-halves until one arm is left. The paper gives the sizes twice, differently: eqs. (4) to (8) with
-N = {1, 2, ...}, and the sequence of its worked example and the proof of Theorem 4.2. T' of eq. (8)
-subtracts too little for rounding up in phases that pull every active arm: as printed, the policy
-can pull more than T.
+halves until one arm is left. The paper defines the sizes in two different ways: by eqs. (4) to (8)
+with N = {1, 2, ...}, and by the sequence of its worked example and the proof of Theorem 4.2. T' of
+eq. (8) reserves too few pulls for rounding up in phases that pull every active arm, so the policy
+as printed can pull more than T.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def ceil_div(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
-def enough(budget: int, least: int, arms: int, dimension: int) -> None:
-    """Raise ValueError if a budget is below the least one, which it names."""
+def check_budget(budget: int, least: int, arms: int, dimension: int) -> None:
+    """Raise ValueError if a budget is below the least one."""
     if budget < least:
         raise ValueError(
             f"budget must be at least {least} to pull each planned arm once "
@@ -62,11 +62,11 @@ class Schedule:
     arms, dimension : int
         K, at least 2, and d, at least 1.
     budget : int
-        T, with one pull at least for each planned arm.
+        T, enough for one pull of each planned arm.
     convention : {"printed", "proof"}
         The sequence of sizes of Sec. 3, or that of the proof.
     budget_rule : {"strict", "printed"}
-        Whether T' is lowered until no active sets can cause more than T pulls.
+        "strict" lowers T' until no run can pull more than T; "printed" does not.
     collections : callable
         `collections(size, dimension)` gives the numbers of arms that a phase with `size` active
         arms may pull.
@@ -85,11 +85,11 @@ class Schedule:
             object.__setattr__(self, name, value)
         _check.one_of(self.convention, "convention", CONVENTIONS)
         _check.one_of(self.budget_rule, "budget_rule", BUDGET_RULES)
-        enough(self.budget, self.least_budget, self.arms, self.dimension)
+        check_budget(self.budget, self.least_budget, self.arms, self.dimension)
 
     @property
     def target(self) -> int:
-        """ceil(d^2/4), the size at which the first stage of elimination aims."""
+        """ceil(d^2/4), the target size of the first stage of elimination."""
         return ceil_div(self.dimension**2, 4)
 
     @cached_property
@@ -115,7 +115,7 @@ class Schedule:
         """h_0, h_1, ... to the first term that is 0 (and at least to h_1), eq. (6)."""
         terms = [max(self.arms - self.target, 0)]
         while terms[-1] > 0 or len(terms) < 2:
-            # For lambda = inf the quotient is a positive number below any other: its ceiling is 1.
+            # For lambda = inf the quotient counts as an infinitely small positive number.
             terms.append(max(1, math.ceil((terms[-1] + 1) / self.lam)) - 1)
         return tuple(terms)
 
@@ -142,7 +142,7 @@ class Schedule:
 
     @property
     def reserve(self) -> int:
-        """M_1 d + (M - M_1) ceil(d^2/4), what T' sets aside for rounding up."""
+        """M_1 d + (M - M_1) ceil(d^2/4), the pulls that T' reserves for rounding up."""
         return self.M1 * self.dimension + (self.M - self.M1) * self.target
 
     @property
@@ -155,7 +155,7 @@ class Schedule:
         return ceil_div(usable, self.M * pulled)
 
     def dearest(self, usable: int) -> int:
-        """Return the most pulls in all that any active sets can cause when T' is `usable`."""
+        """Return the largest number of pulls of a run when T' is `usable`, over all active sets."""
         return sum(
             max(m * self.pulls(usable, m) for m in collections) for collections in self._collections
         )
@@ -175,8 +175,8 @@ class Schedule:
         """T' under the budget rule."""
         if self.budget_rule == "printed":
             return self.printed_budget
-        # The largest number of pulls never falls as T' grows. `bisect` would be stopped at 2^31
-        # where that is the longest list.
+        # The largest number of pulls does not decrease in T'. The module `bisect` would stop at
+        # 2^31 on platforms where no list is longer.
         low, high = 0, self.printed_budget
         while low < high:
             middle = (low + high + 1) // 2
@@ -188,6 +188,6 @@ class Schedule:
 
     @property
     def shrinkage(self) -> tuple[float, ...]:
-        """(s_p - g_0) / (s_{p+1} - g_0) over the first stage: close to lambda (App. Example)."""
+        """(s_p - g_0) / (s_{p+1} - g_0) in the first stage, close to lambda (App. Example)."""
         first = [size - self.g[0] for size in self.sizes if size > self.g[0]]
         return tuple(a / b for a, b in pairwise(first))

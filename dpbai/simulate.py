@@ -1,8 +1,8 @@
-"""Monte Carlo: run a policy many times on an instance, at a cost independent of the budget.
+"""Monte Carlo simulation of a policy on an instance, at a cost independent of the budget.
 
-Policies use sums of rewards, which the reward laws draw exactly. Trials that share an active set
-share a plan and are one array operation; where a phase splits them over many active sets, the sums
-of each arm are drawn for all of them at once.
+Policies use sums of rewards, which the reward laws draw exactly. Trials with the same active set
+share a plan and are executed as one array operation. If a phase splits the trials over many active
+sets, the sums of each arm are drawn for all of them at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PART = 10**6  # trials that share a seed
 
 IntervalMethod = Literal["wilson", "exact"]
 Group = tuple[Stage, FloatArray]
-"""A stage, and what its trials have released so far, shape (trials, coordinates or 0)."""
+"""A stage, and the releases of its trials that will be decoded, shape (trials, coordinates)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +47,12 @@ class Simulation:
     recommended : ndarray of int, shape (K,)
         How many trials recommended each arm.
     gaps : ndarray of shape (K,)
-        By how much the true mean of each arm is below the largest.
+        The largest true mean minus that of each arm.
     pulls : int
         The largest number of pulls of any trial.
     epsilon, delta : float
-        The largest privacy loss of one reward in any phase that a trial came to, computed from the
-        plans and the rewards' bound.
+        The largest privacy loss of one reward in any phase that a trial executed, computed from the
+        plans and the bound on rewards.
     """
 
     recommended: IntArray
@@ -63,12 +63,12 @@ class Simulation:
 
     @property
     def trials(self) -> int:
-        """How many trials were run."""
+        """The number of trials."""
         return int(self.recommended.sum())
 
     @property
     def successes(self) -> int:
-        """How many trials recommended the best arm, or one of several best arms."""
+        """The number of trials that recommended the best arm, or one of several best arms."""
         return int(self.recommended[self.gaps == 0].sum())
 
     @property
@@ -89,7 +89,7 @@ class Simulation:
     def interval(
         self, level: float = 0.95, *, method: IntervalMethod = "wilson", within: float = 0.0
     ) -> tuple[float, float]:
-        """Return a confidence interval of the success probability.
+        """Return a confidence interval for the success probability.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class Simulation:
         method : {"wilson", "exact"}
             Wilson's, or that of Clopper and Pearson, whose coverage is at least `level`.
         within : float, default 0
-            How far below the best the recommended arm may be to be a success.
+            The largest gap of a recommended arm that counts as a success.
         """
         level = _check.proportion(level, "level")
         _check.non_negative(within, "within")
@@ -110,7 +110,7 @@ class Simulation:
 def binomial_interval(
     successes: int, trials: int, risk: float, method: IntervalMethod
 ) -> tuple[float, float]:
-    """Return a confidence interval that misses a probability with this `risk` on each side."""
+    """Return a confidence interval for a probability, with error probability `risk` per side."""
     if method == "exact":
         low, high = clopper_pearson(successes, trials, risk)
         return float(low), float(high)
@@ -143,17 +143,16 @@ def simulate(
     Parameters
     ----------
     policy : Policy
-        Its features may differ from those of the instance (a policy with a wrong model), but not
-        their number.
+        It must have as many arms as the instance, but its features may differ (a wrong model).
     instance : Instance
-        Where rewards come from.
+        Generates the rewards.
     trials : int
         Number of independent runs, at least 1.
     seed : int, SeedSequence or Generator, default 0
         Source of randomness; the same seed gives the same result.
     executor : concurrent.futures.Executor, optional
-        Runs parts of a million trials, each with a seed of its own: the result is the same without
-        it. A part whose worker died is run again in this process, with a `RuntimeWarning`.
+        Runs parts of a million trials, each with its own seed, so the result is the same without
+        it. A part whose worker dies is run again in this process, with a `RuntimeWarning`.
 
     Raises
     ------
@@ -193,7 +192,7 @@ def _simulated(policy: Policy, instance: Instance, trials: int, seed: Seed) -> S
     previous: tuple[Noise, tuple[int, ...]] | None = None
     while reached:
         groups: list[Group] = []
-        for parts in reached.values():  # which share a plan
+        for parts in reached.values():  # all parts share a plan
             stage = max((stage for stage, _ in parts), key=lambda stage: stage.spent)
             pulls = max(pulls, stage.spent)
             if len(stage.active) == 1:
@@ -234,12 +233,12 @@ def _batches(groups: list[Group]) -> Iterator[list[Group]]:
 def _run(batch: list[Group], instance: Instance, rng: np.random.Generator) -> Iterator[Group]:
     """Execute the phases of groups, and yield the groups that follow.
 
-    Groups whose plans differ in the names of arms only are executed as one.
+    Groups whose plans differ in the labels of arms only are executed as one.
     """
     plans = [(stage.phase, len(released)) for stage, released in batch]
     means_of = zip(batch, _empirical_means(plans, instance, rng), strict=True)
     executed = ((stage, released, means) for (stage, released), means in means_of)
-    for _, alike in groupby(executed, key=lambda group: _but_for_names(group[0].phase)):
+    for _, alike in groupby(executed, key=lambda group: _unlabelled(group[0].phase)):
         stages, earlier, means = zip(*alike, strict=True)
         phase, trials, several = stages[0].phase, list(map(len, earlier)), len(stages) > 1
         noise = phase.noise.sample(rng, (sum(trials), phase.coordinates))
@@ -253,7 +252,7 @@ def _run(batch: list[Group], instance: Instance, rng: np.random.Generator) -> It
                     yield stages[0].then((arm,)), np.empty((count, 0))
             continue
         survivors = phase.survivors(released, rng)
-        if several:  # the same positions in other active sets
+        if several:  # translate positions to the active set of each stage
             owners = np.repeat(np.arange(len(stages)), trials)[:, None]
             active = np.array([stage.active for stage in stages])
             places = np.searchsorted(phase.active, survivors)
@@ -268,8 +267,8 @@ def _run(batch: list[Group], instance: Instance, rng: np.random.Generator) -> It
             yield stage.then(tuple(row)), released[order[start:end]]
 
 
-def _but_for_names(phase: Phase) -> object:
-    """Return a key of a plan that is the same for plans that differ in the names of arms only."""
+def _unlabelled(phase: Phase) -> object:
+    """Return a key that is the same for plans that differ in the labels of arms only."""
     if phase.release_matrix is None and phase.decoder_matrix is None:
         return phase.noise, phase.coordinates, phase.keep
     return id(phase)
@@ -278,7 +277,7 @@ def _but_for_names(phase: Phase) -> object:
 def _empirical_means(
     plans: list[tuple[Phase, int]], instance: Instance, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """Draw the empirical means of all plans, all sums of one arm and one count at a time."""
+    """Draw the empirical means for all plans; sums of the same arm and count are drawn at once."""
     needed: Counter[tuple[int, int]] = Counter()
     for phase, count in plans:
         for key in zip(phase.pulled, phase.pulls, strict=True):

@@ -1,8 +1,8 @@
 """Grids of simulations: policies by budgets by epsilons, as one tidy table (Sec. 5).
 
-Each cell has a seed of its own, spawned from the study's, so that its result depends on the grid
-and that seed only, and not on the order or the place of execution. Finished cells are kept in a
-file that grows line by line, so that a study can be resumed.
+Each cell has its own seed, spawned from that of the study, so its result does not depend on where
+or in which order cells are run. Finished cells can be appended to a file, from which a study can be
+resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORMAT, _VERSION = "dpbai study", 2
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a study: a policy by name, its budget, and its epsilon (inf if it has none)."""
+    """One cell of a study: a named policy, its budget, and its epsilon (inf if it has none)."""
 
     name: str
     budget: int
@@ -63,10 +63,10 @@ def study(
     Parameters
     ----------
     policies : mapping of str to callable
-        Names and makers: `maker(features, budget=..., epsilon=...)`, or without `epsilon` for a
-        policy that has none, such as `ODLinBAI`; that one is run once per budget.
+        Names, and callables that create a policy: `maker(features, budget=..., epsilon=...)`. A
+        maker without the parameter `epsilon`, such as `ODLinBAI`, is run once per budget.
     instance : Instance
-        Where rewards come from; its features go to the makers.
+        Generates the rewards; its features are passed to the makers.
     budgets : sequence of int
         Values of T.
     epsilons : sequence of float
@@ -78,13 +78,13 @@ def study(
     level : float, default 0.95
         Confidence of the Wilson intervals in columns `low` and `high`.
     within : float, default 0
-        How far below the best an arm may be for column `within` to count it as right.
+        The largest gap of a recommended arm that column `within` counts as a success.
     executor : concurrent.futures.Executor, optional
-        Runs the cells; the table is the same without it. Cells whose worker died are run again in
+        Runs the cells; the table is the same without it. Cells whose worker dies are run again in
         this process, with a `RuntimeWarning`.
     path : path-like, optional
-        A file in which each finished cell is saved. If the same study has begun it, only the
-        missing cells are run.
+        A file in which each finished cell is saved. If it holds cells of the same study, only the
+        missing ones are run.
     progress : bool, default False
         Show a progress bar.
 
@@ -92,9 +92,9 @@ def study(
     -------
     pandas.DataFrame
         A row for each cell, in the order of policies, budgets, epsilons; columns policy, budget,
-        epsilon (infinite for a policy that has none), trials, successes, success_rate, low, high,
+        epsilon (infinite for a policy without it), trials, successes, success_rate, low, high,
         pulls (the largest number in any trial), regret (mean gap of the recommended arm), within
-        (share of recommended arms at most `within` below the best).
+        (share of recommended arms with a gap of at most `within`).
 
     Raises
     ------
@@ -111,7 +111,7 @@ def study(
     _check.kind(instance, "instance", Instance)
     _check.kind(policies, "policies", Mapping)
     if not all(map(callable, policies.values())):
-        raise TypeError("policies must be makers of policies, by name")
+        raise TypeError("policies must map names to callables that create policies")
     budgets = _check.sequence(budgets, "budgets")
     epsilons = _check.sequence(epsilons, "epsilons")
     cells = list(_cells(policies, instance, budgets, epsilons))
@@ -180,29 +180,29 @@ def _row(cell: Cell, result: Simulation, level: float, within: float) -> dict[st
 
 
 class CellFile:
-    """Finished cells of one study, one JSON line each.
+    """A file of the finished cells of one study, one JSON line each, after a header.
 
-    The file is new, or the same study has begun it: a last line that was cut short is dropped, and
-    a file that holds anything else is left as it is, with a `ValueError`. Processes that begin the
-    same study at once each write a head; heads after the first are skipped.
+    An incomplete last line is removed. A file with any other content is not changed, and raises
+    `ValueError`. Processes that begin the same study at once each write a header; headers after the
+    first are skipped.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
         self.path = _check.path(path, "path")
-        head = {"format": _FORMAT, "version": _VERSION, "fingerprint": fingerprint}
-        self._head = json.dumps(head) + "\n"
+        header = {"format": _FORMAT, "version": _VERSION, "fingerprint": fingerprint}
+        self._header = json.dumps(header) + "\n"
         if not self.path.exists() or not self.path.stat().st_size:
-            self._append(self._head)
+            self._append(self._header)
 
     def read(self, cells: int, arms: int, trials: int) -> dict[int, Simulation]:
         """Return the finished ones of the `cells`, by number."""
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        head, *lines = whole.decode(errors="replace").splitlines(keepends=True) or [""]
-        if head != self._head:
+        header, *lines = whole.decode(errors="replace").splitlines(keepends=True) or [""]
+        if header != self._header:
             raise ValueError(
-                f"path must be a new file or one that this very study has begun (same policies, "
-                f"grid, instance, trials, seed), and {self.path} is neither"
+                f"path must be a new file, or a file of the same study (same policies, grid, "
+                f"instance, trials and seed), but {self.path} is neither"
             )
         results = {}
         for number, line in enumerate(lines, start=2):
@@ -220,14 +220,14 @@ class CellFile:
                 if not fits or (recommended < 0).any() or cell not in range(cells):
                     raise ValueError
             except (ValueError, TypeError, KeyError, AttributeError):
-                raise ValueError(f"line {number} of {self.path} is damaged") from None
+                raise ValueError(f"line {number} of {self.path} is damaged: delete it") from None
             results[cell] = result
         if len(whole) < len(data):
             os.truncate(self.path, len(whole))
         return results
 
     def add(self, cell: int, result: Simulation) -> None:
-        """Write one finished cell, and wait until it is on the disk."""
+        """Append one finished cell, and wait until it is on disk."""
         self._append(json.dumps([cell, plain(result)]) + "\n")
 
     def _append(self, line: str) -> None:

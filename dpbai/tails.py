@@ -1,6 +1,7 @@
 """The tail bounds of the paper's appendix of useful facts.
 
-Hoeffding's inequality bounds sums of rewards, sub-exponential tails weighted sums of Laplace noise.
+Hoeffding's inequality bounds the tails of sums of rewards, and sub-exponential bounds those of
+weighted sums of Laplace noise.
 """
 
 from __future__ import annotations
@@ -73,22 +74,22 @@ class SubExponential:
         parts = [_check.kind(part, "parts", cls) for part in _check.sequence(parts, "parts")]
         sizes = np.abs(_check.vector(coefficients, "coefficients"))
         if len(parts) != sizes.size:
-            raise ValueError(f"parts must be {sizes.size}, one for each of coefficients")
+            raise ValueError(f"parts must hold {sizes.size} variables, one for each coefficient")
         if not sizes.any():
             raise ValueError("coefficients must not all be 0")
         taus, bs = np.array([(part.tau, part.b) for part in parts]).T
-        with np.errstate(over="ignore"):  # the constructor refuses infinity
+        with np.errstate(over="ignore"):  # infinity is an error in the constructor
             return cls(math.hypot(*(sizes * taus)), float((sizes * bs).max()))
 
     @property
     def linear_from(self) -> float:
-        """tau^2 / b, from where on the exponent of the tail bound is linear."""
+        """tau^2 / b, above which the exponent of the tail bound is linear."""
         return self.tau * (self.tau / self.b)
 
     def tail(self, deviation: float) -> float:
         """Bound P(X >= deviation), Lemma A.4.
 
-        By exp(-x^2 / (2 tau^2)) for x up to `linear_from`, by exp(-x / (2 b)) beyond.
+        The bound is exp(-x^2 / (2 tau^2)) for x up to `linear_from`, and exp(-x / (2 b)) above.
         """
         deviation = _check.non_negative(deviation, "deviation")
         if deviation <= self.linear_from:
@@ -98,7 +99,7 @@ class SubExponential:
 
 
 def laplace_sum(coefficients: Sequence[float], scale: float) -> SubExponential:
-    """Return the parameters of sum_i a_i Z_i, with independent Z_i of law Lap(scale)."""
+    """Return the parameters of sum_i a_i Z_i for independent Z_i of law Lap(scale)."""
     coefficients = _check.sequence(coefficients, "coefficients")
     parts = [SubExponential.laplace(scale)] * len(coefficients)
     return SubExponential.combination(coefficients, parts)

@@ -43,7 +43,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the proof, and the least T' from which it holds; infinity if it never does."""
+    """A step of the proof, and the T' from which on it holds; infinity if it never does."""
 
     name: str
     valid_from: float
@@ -60,16 +60,16 @@ class ExplicitBound:
     prefactor : float
         12 M + 4 M_1 lambda; for DP-BAI-Gauss 2 M_1 lambda + 6 (M - M_1).
     repaired : float
-        The sum over phases of factor * `suboptimal_arm`: the same proof before its last rounding,
-        with its gaps closed. It holds for every T', under either convention.
+        The sum over phases of factor * `suboptimal_arm`: the result of the same proof before it is
+        simplified, with its gaps closed. It holds for every T', under either convention.
     usable_budget : int
         T'.
     eliminations : tuple of Elimination
-        How each phase can drop the best arm.
+        How each phase can eliminate the best arm.
     steps : tuple of Step
         The steps that need T' to be large enough.
     theorem : Step or None
-        The last step of Theorem 4.2, from 64 with the prefactor to 65 without. None for
+        The last step of Theorem 4.2, which replaces 64 and the prefactor by 65. None for
         DP-BAI-Gauss, whose proposition does not state its constant.
     """
 
@@ -83,12 +83,12 @@ class ExplicitBound:
 
     @property
     def binding(self) -> Step:
-        """The step that holds last."""
+        """The step that needs the largest T'."""
         return max(self.steps, key=lambda step: step.valid_from)
 
     @property
     def valid_from(self) -> float:
-        """The least T' from which every step holds; infinity if one never does."""
+        """The T' from which on every step holds; infinity if one never does."""
         return self.binding.valid_from
 
 
@@ -96,7 +96,7 @@ def theorem_bound(policy: DPBAI, instance: Instance) -> float:
     """Return exp(-T' / (65 M H)), Theorem 4.2, which is proved for sufficiently large T only.
 
     `explicit_upper_bound` gives bounds for every T. Arguments and exceptions are those of
-    `explicit_upper_bound`, but no DP-BAI-Gauss, which has `gauss_upper_bound`.
+    `explicit_upper_bound`, except that `policy` must not be `DPBAIGauss`: see `gauss_upper_bound`.
     """
     if isinstance(policy, DPBAIGauss):
         raise TypeError("policy must be DPBAI; use gauss_upper_bound for DPBAIGauss")
@@ -105,10 +105,10 @@ def theorem_bound(policy: DPBAI, instance: Instance) -> float:
 
 
 def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
-    """Return the finite form of Theorem 4.2, and from which T' each step of its proof holds.
+    """Return the finite form of Theorem 4.2, and the T' from which on each step of its proof holds.
 
-    For the active sets of later phases, which are random, steps are taken at their worst: any rank,
-    and coordinates of -1 and 1.
+    The active sets of later phases are random, so the worst case is assumed: any rank, and
+    coordinates of -1 and 1.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     Raises
     ------
     TypeError
-        If `policy` is neither, or a subclass, whose noise or pulls may be other ones.
+        If `policy` is neither, or is a subclass, which may have other noise or pulls.
     ValueError
         If policy and instance do not match, the rewards leave [0, 1], or d = 1 (see `hardness`).
     """
@@ -144,17 +144,21 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
     least = 1 if sum(2 * phase.factor for phase in phases) <= allowed else math.inf
     steps.append(Step("prefactor", least))
     for phase in phases:
-        plans = _plans(phase, first, instance, hard.gap(phase.index), dimension)
-        # It needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det set.
-        least = max((_reaches(schedule, m**2, 2) for m, _ in plans if m < phase.size), default=1)
+        plans = _spreads(phase, first, instance, hard.gap(phase.index), dimension)
+        # This needs x = T'/(M d_Q^2) > 1, in phases that pull a Max-Det collection.
+        least = max(
+            (_least_budget(schedule, m**2, 2) for m, _ in plans if m < phase.size), default=1
+        )
         steps.append(Step(f"ceil(x - 1) >= ceil(x)/2 in phase {phase.phase}", least))
         if sigma is None:
-            least = max(_reaches(schedule, m, 8 / hard.epsilon * spread) for m, spread in plans)
+            least = max(
+                _least_budget(schedule, m, 8 / hard.epsilon * spread) for m, spread in plans
+            )
             steps.append(Step(f"linear branch of the noise's tail in phase {phase.phase}", least))
-    # From there on exp(-T'/(64 M H)) with the prefactor is below exp(-T'/(65 M H)).
+    # From this T' on, prefactor exp(-T'/(64 M H)) is below exp(-T'/(65 M H)).
     product = FINITE_CONSTANT * THEOREM_CONSTANT / (THEOREM_CONSTANT - FINITE_CONSTANT)
     least = whole_budget(product * schedule.M * hard.total * math.log(prefactor))
-    theorem = Step("65 for 64 absorbs the prefactor", least) if sigma is None else None
+    theorem = Step("65 instead of 64 absorbs the prefactor", least) if sigma is None else None
     return ExplicitBound(
         value=prefactor * _decay(schedule, hard, sigma),
         prefactor=prefactor,
@@ -173,17 +177,17 @@ def explicit_upper_bound(policy: DPBAI, instance: Instance) -> ExplicitBound:
 def gauss_upper_bound(policy: DPBAIGauss, instance: Instance) -> float:
     """Return the bound of the proposition on the error of DP-BAI-Gauss, with its constants.
 
-    (2 M_1 lambda + 6 (M - M_1)) (exp(-T'/(64 M H_BAI)) + exp(-(T'/(64 M H_pri sqrt L))^2)),
-    L = log(1.25/delta), the last lines of the proof before its Omega. Under the analytic
-    calibration L is (epsilon sigma)^2 / 2, which is log(1.25/delta) under the classic one.
-    Arguments are those of `explicit_upper_bound`, but no DP-BAI.
+    The bound is (2 M_1 lambda + 6 (M - M_1)) (exp(-T'/(64 M H_BAI)) + exp(-(T'/(64 M H_pri sqrt
+    L))^2)) with L = log(1.25/delta), from the end of the proof, before its Omega. In general, L is
+    (epsilon sigma)^2 / 2, which is log(1.25/delta) under the classic calibration. Arguments are
+    those of `explicit_upper_bound`, except that `policy` must be `DPBAIGauss`.
     """
     _check.kind(policy, "policy", DPBAIGauss)
     return explicit_upper_bound(policy, instance).value
 
 
 def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> None:
-    """Raise an error unless features are the same, rewards lie in [0, 1], and means are linear."""
+    """Raise an error unless the features agree, rewards lie in [0, 1], and means are linear."""
     _check.kind(policy, "policy", Policy)
     _check.kind(instance, "instance", Instance)
     if not np.array_equal(policy.features, instance.features):
@@ -194,22 +198,22 @@ def check_match(policy: Policy, instance: Instance, *, linear: bool = False) -> 
             f"but they reach {instance.reward_bound:.6g}"
         )
     if linear and instance.theta is None:
-        raise ValueError("instance must have linear means: give it a theta")
+        raise ValueError("instance must have linear means: create it with a theta")
 
 
 def checked_hardness(policy: DPBAI, instance: Instance) -> Hardness:
     """Return the hardness of an instance, if the paper bounds the error of the policy on it."""
     if type(policy) not in (DPBAI, DPBAIGauss):  # a subclass may have other noise
         raise TypeError(
-            "policy must be DPBAI or DPBAIGauss itself, which the paper's bounds are about, got "
-            f"{type(policy).__name__}: `dpbai.beyond.path_bound` bounds the error of any policy"
+            "policy must be DPBAI or DPBAIGauss and not a subclass, for the paper's bounds, got "
+            f"{type(policy).__name__}; for other policies, use `dpbai.beyond.path_bound`"
         )
     check_match(policy, instance, linear=True)
     return hardness(instance, epsilon=policy.epsilon)
 
 
 def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
-    """Return what multiplies the prefactor of the finite form."""
+    """Return the exponential terms of the finite form, without the prefactor."""
     scaled = schedule.usable_budget / (FINITE_CONSTANT * schedule.M)
     if sigma is None:
         return exp_bound(-scaled / hard.total)
@@ -219,25 +223,25 @@ def _decay(schedule: Schedule, hard: Hardness, sigma: float | None) -> float:
     return exp_bound(-scaled / hard.bai) + exp_bound(-ratio * ratio)
 
 
-def _reaches(schedule: Schedule, pulled: int, pulls: float) -> float:
+def _least_budget(schedule: Schedule, pulled: int, pulls: float) -> float:
     """Return the least T' with ceil(T' / (M pulled)) >= pulls, up to rounding in `pulls`."""
     return schedule.M * pulled * max(0, whole_budget(pulls * (1 - _ROUNDING)) - 1) + 1
 
 
 def whole_budget(budget: float) -> float:
-    """Return the least whole number that is no less; infinity, for gaps near 0, is kept."""
+    """Round up to an integer; infinity, which comes from gaps near 0, is returned unchanged."""
     return math.ceil(budget) if math.isfinite(budget) else budget
 
 
-def _plans(
+def _spreads(
     phase: Elimination, first: Phase, instance: Instance, gap: float, rank: int
 ) -> list[tuple[int, float]]:
-    """Return how many arms a phase may pull, and for each the spread over Delta.
+    """Return how many arms a phase may pull, and for each number the spread over Delta.
 
-    The noise's tail is on its linear branch, for every arm of the lemma, if epsilon n / 8 is at
-    least the spread over Delta. If all active arms are pulled n times, that means Delta/2 >=
-    tau^2/b = 4/(epsilon n); else Delta/4 >= (2/(epsilon n)) (sum alpha^2 / max abs(alpha)), for the
-    coordinates alpha of the arm and for those of the best arm.
+    For every arm of the lemma, the noise's tail is on its linear branch if epsilon n / 8 is at
+    least the spread over Delta. If all active arms are pulled n times, this means Delta/2 >=
+    tau^2/b = 4/(epsilon n). Otherwise it means Delta/4 >= (2/(epsilon n)) (sum alpha^2 / max
+    abs(alpha)), for the coordinates alpha of the arm and for those of the best arm.
     """
     if phase.phase == first.index and first.decoder_matrix is not None:
         largest = np.abs(first.decoder).max(axis=1)
@@ -249,7 +253,7 @@ def _plans(
 
 
 def collections_of(phase: Elimination, rank: int) -> set[int]:
-    """Return how many arms a phase may pull, for any survivors of features of that rank."""
+    """Return the numbers of arms that a phase may pull, over all survivors, by the rank."""
     if phase.phase > 1:
         return dp_bai_collections(phase.size, rank)
     return {rank if pulls_max_det(rank, phase.size) else phase.size}

@@ -432,7 +432,7 @@ def test_a_protocol_asks_for_its_members_no_matter_who_has_them(protocol):
     right, check, members = PROTOCOLS[protocol]
     check(HandingOn(right))
     for member in members.split():
-        with pytest.raises(TypeError, match=f"must be an object of the kind {protocol.split()[0]}"):
+        with pytest.raises(TypeError, match=f"must be of type {protocol.split()[0]}"):
             check(HandingOn(right, without=(member,)))
 
 

@@ -46,7 +46,7 @@ from dpbai.g_optimal import whitening
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING, sorted_rows
 from dpbai.scaling import Span
-from dpbai.schedule import enough
+from dpbai.schedule import check_budget
 
 # The default misfit is _MISFIT_FACTOR times the root of an arm's precision, between two limits.
 MISFIT, _LARGEST_MISFIT, _MISFIT_FACTOR = 0.04, 0.06, 0.0055
@@ -209,7 +209,7 @@ class DPDesign:
             if phases > most:
                 raise ValueError(f"phases must be at most {most} for {arms} arms, got {phases}")
             vars(self)["phases"] = phases
-        enough(self.budget, self.least_budget, *features.shape)
+        check_budget(self.budget, self.least_budget, *features.shape)
 
     @property
     def least_budget(self) -> int:

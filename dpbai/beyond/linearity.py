@@ -28,7 +28,7 @@ from dpbai.beyond.private import laplace
 from dpbai.phase import Phase, checked_step
 from dpbai.ranking import ROUNDING
 from dpbai.scaling import Span
-from dpbai.schedule import enough
+from dpbai.schedule import check_budget
 
 _DEVIATION = 0.5  # Hoeffding's lemma: E exp(t (X - E X)) <= exp(t^2 / 8) for X in [0, 1]
 _SIMULATIONS = 2000
@@ -114,7 +114,7 @@ class Holdout:
             budget=_check.whole(self.budget, "budget"),
             epsilon=_check.epsilon(self.epsilon),
         )
-        enough(self.budget, len(self.features), *self.features.shape)
+        check_budget(self.budget, len(self.features), *self.features.shape)
 
     def phase(self, index: int, active: Sequence[int]) -> Phase:
         """Return the `holdout` of all arms, which keeps the arm with the largest estimate."""

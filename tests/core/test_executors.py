@@ -254,7 +254,7 @@ def test_a_file_of_another_study_is_refused_and_left_as_it_is(change, tmp_path):
     path = tmp_path / "cells.jsonl"
     grid(path=path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="path must be a new file or one that this very study"):
+    with pytest.raises(ValueError, match="path must be a new file, or a file of the same study"):
         grid(path=path, **change)
     assert path.read_bytes() == before
 
@@ -298,7 +298,7 @@ def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
     before = path.read_text()
     with monkeypatch.context() as late:
         late.setattr(Path, "exists", lambda _: False)
-        with pytest.raises(ValueError, match="path must be a new file or one that this very"):
+        with pytest.raises(ValueError, match="path must be a new file, or a file of the same"):
             grid(path=path, seed=4)
     assert path.read_text().startswith(before)
     pd.testing.assert_frame_equal(grid(path=path), serial)

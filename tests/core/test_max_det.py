@@ -199,7 +199,7 @@ def test_rank_ignores_the_scales_of_rows_and_columns(vectors, factor):
     assert rank(vectors * rows) == rank(vectors)
 
 
-def test_columns_that_depend_on_one_another_are_never_plainly_independent():
+def test_columns_that_depend_on_one_another_are_never_well_conditioned():
     """Nor is one that differs from a combination of the others by rounding errors."""
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -207,7 +207,7 @@ def test_columns_that_depend_on_one_another_are_never_plainly_independent():
         vectors = rng.normal(size=(30, dimension)) * 10.0 ** rng.uniform(-3, 3, dimension)
         assert rank(vectors) == dimension
         vectors[:, -1] = vectors[:, :-1] @ rng.normal(size=dimension - 1)
-        assert not scaling._plainly_independent(vectors)
+        assert not scaling._well_conditioned(vectors)
         assert rank(vectors) == dimension - 1
 
 

@@ -502,7 +502,7 @@ def test_od_linbai_runs_on_features_of_any_size(maker, scale, budget):
 
 
 def test_features_whose_noise_overflows_are_named():
-    with pytest.raises(ValueError, match=r"^features and epsilon must give noise"):
+    with pytest.raises(ValueError, match=r"^features and epsilon must give a noise scale"):
         DPOD(1e50 * np.eye(2), budget=100, epsilon=1e-300)
     with pytest.raises(ValueError, match=r"^features must not differ so much in scale"):
         ODLinBAI(np.diag([1.0, 1e-310]), budget=100).phase(1, range(2))
@@ -562,7 +562,7 @@ def test_entries_each_of_its_own_scale_have_an_answer_or_a_clear_error(seed):
             (
                 "features must not differ so much in scale",
                 "vectors must not differ so much in scale",
-                "features and epsilon must give noise",
+                "features and epsilon must give a noise scale",
                 "budget must be at least",
             )
         )

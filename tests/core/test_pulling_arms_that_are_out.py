@@ -172,7 +172,7 @@ def test_an_arm_that_is_none_is_refused():
             first = super().phase(1, (0, 1, 2))
             return Phase(index, active, (0, 1, 3), (1, 1, 1), first.noise, 2)
 
-    with pytest.raises(ValueError, match=r"policy must pull arms of 0\.\.2, and phase 1 pulls"):
+    with pytest.raises(ValueError, match=r"policy must pull arms in 0\.\.2, but phase 1 pulls"):
         dpbai.certificate(Beyond())
 
 

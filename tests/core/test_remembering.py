@@ -246,7 +246,7 @@ def test_a_plan_for_another_number_of_releases_is_refused(remembered):
         lambda: dpbai.exact_audit(policy),
         lambda: dpbai.monte_carlo_audit(policy, trials=10),
     ):
-        with pytest.raises(ValueError, match="for the 3 coordinates that are remembered"):
+        with pytest.raises(ValueError, match="plan phase 2 with remembered=3"):
             run()
 
 

@@ -181,7 +181,7 @@ def test_groups_that_are_executed_as_one_come_to_what_each_comes_to_alone(epsilo
     instance = dpbai.Instance(np.eye(12), means, rewards=dpbai.Bernoulli)
     policy = DPBAI(np.eye(12), budget=400, epsilon=epsilon)
     together = dpbai.simulate(policy, instance, trials=400, seed=3)
-    monkeypatch.setattr(engine, "_but_for_names", id)
+    monkeypatch.setattr(engine, "_unlabelled", id)
     alone = dpbai.simulate(policy, instance, trials=400, seed=3)
     assert together.recommended.tolist() == alone.recommended.tolist()
     assert np.count_nonzero(together.recommended) > 2

@@ -208,7 +208,7 @@ def test_policies_without_bounds_are_refused():
         dpbai.error_bounds(atoms, laws(*map(dpbai.Bernoulli, (0.5, 0.4, 0.3))))
     with pytest.raises(ValueError, match="rtol"):
         dpbai.error_bounds(atoms, laws(*map(dpbai.Bernoulli, (0.5, 0.4, 0.3))), rtol=0.1)
-    with pytest.raises(ValueError, match="as many arms"):
+    with pytest.raises(ValueError, match="same number of arms"):
         dpbai.error_bounds(atoms, SYNTHETIC)
 
 

@@ -654,7 +654,7 @@ def test_rtol_out_of_range_is_an_error(rtol):
 
 
 def test_another_number_of_arms_is_an_error():
-    with pytest.raises(ValueError, match="as many arms"):
+    with pytest.raises(ValueError, match="same number of arms"):
         dpbai.exact_error(one_phase((9, 9), dpbai.Laplace(0.1)), SYNTHETIC)
 
 

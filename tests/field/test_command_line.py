@@ -89,7 +89,7 @@ def test_from_two_files_to_a_recommendation_in_a_fresh_directory(done, folder):
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("Recommended: green\n")
-    assert "Noise from OpenDP" in ended.stdout
+    assert "Noise is drawn by OpenDP" in ended.stdout
     estimates = pd.read_csv(folder / "estimates.csv").set_index("arm")["estimate"]
     # Of two arms the difference is released, and nothing else is known.
     assert estimates["green"] - estimates["red"] == pytest.approx(1, abs=0.5)
@@ -242,13 +242,13 @@ def test_other_arms_are_spoken_of_where_there_are_some(arms, done, folder):
 def test_a_plan_without_noise_says_that_it_is_not_private(call):
     code, out, _ = call("plan", "arms.csv", "--budget", 100, "--policy", "od-linbai")
     assert code == 0
-    assert "no privacy" in out
+    assert "is not private" in out
 
 
 @pytest.mark.parametrize("epsilon", ["inf", 1])
 def test_a_run_without_noise_begins_with_a_note_that_it_is_not_private(epsilon, call):
     code, out, _ = call("start", "run.json", "arms.csv", "--budget", 100, "--epsilon", epsilon)
-    assert (code, "Note: a phase has no noise, and so the run no privacy." in out) == (
+    assert (code, "Note: a phase has no noise, so the run is not private." in out) == (
         0, epsilon == "inf",
     )  # fmt: skip
 
@@ -512,9 +512,9 @@ MISTAKES = [
     ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
     ((*PLAN, "--gap", 0.1, "--trials", 0), None, 2, "trials must be at least 1"),
     (("plan", "none.csv", "--budget", 9, "--epsilon", 1), None, 2, "No such file"),
-    (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "a table must be a file, and . is"),
-    (("status", "."), None, 2, "a session must be a file, and . is a directory"),
-    ((*PLAN, "-o", "."), None, 2, "-o/--output: this must be a file, and . is a directory"),
+    (("plan", ".", "--budget", 9, "--epsilon", 1), None, 2, "a table must be a file, but . is"),
+    (("status", "."), None, 2, "a session must be a file, but . is a directory"),
+    ((*PLAN, "-o", "."), None, 2, "-o/--output: this must be a file, but . is a directory"),
     (
         (*PLAN, "-o", "none/plan.csv"),
         None,

@@ -382,7 +382,7 @@ def test_a_holdout_without_noise_says_that_it_is_not_private(epsilon, call):
     assert call(*START, "--budget", 400, "--epsilon", 1, *SUMS)[0] == 0
     hold = ("holdout", "check.json", "run.json", BENT, "--pulls", 5, "--epsilon", epsilon)
     code, out, _ = call(*hold)
-    assert (code, "Note: a phase has no noise, and so the run no privacy.\n" in out) == (
+    assert (code, "Note: a phase has no noise, so the run is not private.\n" in out) == (
         0, epsilon == "inf",
     )  # fmt: skip
 

@@ -897,7 +897,7 @@ def test_what_was_released_counts_where_the_active_sets_are_too_many_to_list():
 
     session = begun(policy=Partial(np.eye(40), budget=3000, epsilon=1.0, delta=0.01))
     assert (session.certificate.complete, session.certificate.delta) == (False, 0.01)
-    assert "may be other plans" in str(session.certificate)
+    assert "may have other plans" in str(session.certificate)
     assert "other plans" not in str(begun().certificate)
     session.record({arm: [arm in half] * n for arm, n in session.requests.items()})
     session.record({arm: [arm in half] * n for arm, n in session.requests.items()})
@@ -910,7 +910,7 @@ def test_a_release_without_noise_is_certified_as_no_privacy(name):
     session = Session(POLICIES[name])
     finished(session, np.random.default_rng(0))
     assert session.certificate.epsilon == math.inf
-    assert "no privacy" in str(session.certificate)
+    assert "is not private" in str(session.certificate)
 
 
 def test_the_certificate_names_numpy_noise_and_a_fixed_seed():

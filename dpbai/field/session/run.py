@@ -198,7 +198,7 @@ class Run:
         arm_of = {label: arm for arm, label in enumerate(self.labels)}
         stage = Stage(self.policy, tuple(arm_of[label] for label in active), self.past)
         if plan is not None:
-            plan = stage.fitting(plan)
+            plan = stage.checked(plan)
         elif (plan := stage.phase).decoder_matrix is not None:
             # In C order, as read from a file, so that sums are rounded in the same way.
             plan = replace(plan, decoder_matrix=np.ascontiguousarray(plan.decoder_matrix))
