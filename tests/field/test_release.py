@@ -4,8 +4,10 @@ import math
 import re
 import sys
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -93,6 +95,15 @@ def test_no_noise_releases_the_statistic_and_costs_infinity(source):
     assert source.loss(NoNoise(), ()) == 0
 
 
+def test_a_shift_that_is_no_double_costs_infinity(opendp):
+    for noise in (Laplace(1.0), Gaussian(1.0)):
+        assert opendp.loss(noise, (sys.float_info.max,) * 2, 1e-5) == math.inf
+
+
+def test_gaussian_noise_without_a_delta_costs_infinity(opendp):
+    assert opendp.loss(Gaussian(1.0), (1.0,)) == math.inf
+
+
 def test_opendp_has_no_measurement_for_a_law_of_someone_else(opendp):
     class Other:
         standard_deviation = 1.0
@@ -148,6 +159,16 @@ def test_opendp_accounts_gaussian_noise_between_the_truth_and_the_textbook_bound
     told = OpenDPNoise().loss(Gaussian(sigma), (0.06, 0.08), delta)
     rho = (0.1 / sigma) ** 2 / 2
     assert epsilon <= told <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+def test_where_opendp_overflows_its_loss_is_the_textbook_bound_rounded_up(opendp):
+    """Against 50 digits, for losses that are so large that OpenDP has no number for them."""
+    for length in (1e3, 3e4, 7e5, 1e7, 1e9):
+        told = opendp.loss(Gaussian(1.0), (length,), 1e-5)
+        with mpmath.workdps(50):
+            rho = mpmath.mpf(length) ** 2 / 2
+            bound = rho + 2 * mpmath.sqrt(-rho * mpmath.log(mpmath.mpf(1e-5)))
+            assert bound <= told <= bound * (1 + 1e-14)
 
 
 @given(shift=steps, scale=st.floats(1e-6, 1e6))
@@ -279,15 +300,18 @@ def test_sums_in_floating_point_would_break_that_promise():
 # NumPy noise, and noise that is missing.
 
 
-def test_a_session_with_numpy_noise_warns_and_a_fixed_seed_warns_once_more():
+def test_a_session_with_numpy_noise_warns_and_a_fixed_seed_warns_once_more(tmp_path):
     with pytest.warns(ReleaseWarning, match="use OpenDPNoise for a real release") as caught:
         Session(THREE_ARMS, noise=NumpyNoise())
     assert len(caught) == 1
     assert caught[0].filename == __file__
     with pytest.warns(ReleaseWarning) as caught:
-        Session(THREE_ARMS, noise=NumpyNoise(0))
+        Session(THREE_ARMS, noise=NumpyNoise(0), path=tmp_path / "run.json")
     assert len(caught) == 2
     assert "fixed seed" in str(caught[1].message)
+    with pytest.warns(ReleaseWarning) as caught:
+        Session.resume(tmp_path / "run.json")
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_session_with_opendp_noise_does_not_warn():
@@ -360,8 +384,14 @@ def test_a_holdout_does_not_repeat_the_noise_of_the_session_that_shares_its_sour
 
 
 def test_noise_for_simulation_says_so() -> None:
+    noise = dpbai.NumpyNoise()
     with pytest.warns(ReleaseWarning):
-        release(PLAN, REWARDS, noise=dpbai.NumpyNoise())
+        found = release(PLAN, REWARDS, noise=noise)
+    assert found.remarks == noise.remarks
+
+
+def test_the_delta_of_a_release_is_that_of_its_plan() -> None:
+    assert release(replace(PLAN, noise=Gaussian(1.0), delta=1e-5), REWARDS).delta == 1e-5
 
 
 @pytest.mark.parametrize(

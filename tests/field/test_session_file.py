@@ -35,6 +35,7 @@ from dpbai.field.session import (
     Session,
     SessionConflictError,
     SessionError,
+    ledger,
     live,
     store,
 )
@@ -330,6 +331,9 @@ def test_a_file_that_was_made_for_another_policy_is_refused(run_file, other):
         Session.resume(run_file, other, noise=Deaf())
     same = THREE_ARMS
     assert Session.resume(run_file, same, noise=Deaf()).requests
+    forge(run_file, lambda content: content["policy"].update(surplus=1))
+    with pytest.raises(SessionError, match="another policy: surplus differ"):
+        Session.resume(run_file, same, noise=Deaf())
 
 
 def test_a_file_that_was_begun_with_other_noise_is_refused(run_file):
@@ -476,6 +480,22 @@ def test_a_forged_file_with_neither_a_phase_nor_a_release_is_refused(tmp_path):
         Session.resume(tmp_path / "run.json", noise=Deaf())
 
 
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            lambda content: content["current"]["plan"]["noise"].update({"class": "dpbai.Cauchy"}),
+            r"class 'dpbai\.Cauchy', which this version of dpbai does not have: continue with",
+        ),
+        (lambda content: content.pop("policy"), "it has no entry 'policy'"),
+    ],
+)
+def test_a_forged_file_is_refused_with_the_reason(run_file, edit, message):
+    forge(run_file, edit)
+    with pytest.raises(SessionError, match=message):
+        Session.resume(run_file, noise=Deaf())
+
+
 def test_a_sum_that_is_refused_is_not_told(run_file):
     forge(run_file, lambda content: content["current"].update(sums=["0.1234567,", "0"]))
     with pytest.raises(SessionError, match="sums and counts do not fit") as error:
@@ -533,6 +553,18 @@ def test_an_older_copy_in_the_place_of_the_file_is_refused_once_its_phase_was_re
     assert (held.released, path.read_bytes()) == ((), copy.read_bytes())
     path.write_bytes(newest)
     assert finished(Session.resume(path)).recommendation is not None
+
+
+def test_an_older_copy_in_another_place_is_not_counted_beside_its_run(tmp_path):
+    path, copy = tmp_path / "run.json", tmp_path / "copy.json"
+    session = begun(path)
+    session.record(full(session))
+    shutil.copy(path, copy)
+    finished(session)
+    older = Session.resume(copy)
+    for runs, place in (([older, session], 0), ([session, older], 1)):
+        found = ledger(runs)
+        assert (found.copies, found.epsilon) == ((place,), session.certificate.epsilon)
 
 
 def test_the_count_of_phases_that_a_crash_left_behind_is_made_good_by_the_next_step(tmp_path):
