@@ -1,4 +1,4 @@
-"""DPDesign: its privacy, its budget, its estimates, how it chooses phases, and that it wins."""
+"""DPDesign: privacy, budget, estimates, choice of phases, and comparisons with DP-BAI."""
 
 import math
 import re
@@ -47,7 +47,7 @@ def test_every_release_loses_epsilon_and_so_does_the_run(phases, epsilon):
 
 
 def test_the_exact_audit_finds_what_is_promised():
-    """Two arms attain it; what three arms put out, in two coordinates, stays below."""
+    """Two arms attain it; the loss of the answer of three arms with two coordinates is below."""
     pair = DPDesign(np.eye(2), budget=6, epsilon=0.8)
     assert dpbai.exact_audit(pair).epsilon == pytest.approx(0.8, rel=1e-6)
     three = DPDesign([[1.0, 0.0], [0.0, 1.0], [0.7, 0.6]], budget=6, epsilon=0.8, phases=1)
@@ -62,7 +62,7 @@ def test_the_exact_audit_finds_what_is_promised():
     epsilon=st.sampled_from([1e-300, 0.3, 1e300, math.inf]),
 )
 def test_no_path_spends_more_than_the_budget(features, more, phases, epsilon):
-    """Also: there is an answer for features of any rank and scale, and from the least budget on."""
+    """There is also an answer for features of any rank and scale, from the least budget on."""
     phases = None if phases is None else min(phases, max(1, len(features) - 1))
     budget = least(features, phases=phases) + more
     policy = DPDesign(features, budget=budget, epsilon=epsilon, phases=phases)
@@ -77,7 +77,7 @@ def test_no_path_spends_more_than_the_budget(features, more, phases, epsilon):
 
 
 def test_estimates_are_generalised_least_squares_of_all_releases():
-    """Against the whitened least-squares problem, solved as such."""
+    """Against a direct solution of the whitened least-squares problem."""
     rng = np.random.default_rng(4)
     features = rng.normal(size=(12, 4))
     policy = DPDesign(features, budget=600, epsilon=0.4, phases=3, misfit=0)
@@ -130,7 +130,7 @@ def test_two_arms_need_one_noise():
     assert one < 0.95 * two
 
 
-def test_phases_are_few_where_arms_tell_of_each_other_and_more_where_they_do_not():
+def test_phases_are_few_if_arms_are_informative_on_each_other_and_more_otherwise():
     def phases(features, **options):
         return len(DPDesign(features, budget=1500, misfit=0, **options).timetable.pulls)
 
@@ -171,8 +171,8 @@ def test_a_rehearsal_predicts_which_timetable_does_better():
     assert chosen > single + 3  # 148 and 108 of 300 expected; five standard deviations are 37
 
 
-def test_of_very_many_arms_those_far_from_the_centre_are_rehearsed():
-    """On an ellipse there are as many as are rehearsed; one ten times smaller is in it."""
+def test_with_very_many_arms_those_far_from_the_centre_are_simulated():
+    """As many as are simulated lie on an ellipse; the others on one that is ten times smaller."""
     angles = 2 * np.pi * np.arange(300) / 256
     arms = np.column_stack([2 * np.cos(angles), np.sin(angles)])
     arms[256:] /= 10
@@ -186,7 +186,7 @@ def test_of_very_many_arms_those_far_from_the_centre_are_rehearsed():
     assert len(DPDesign(arms, budget=400, epsilon=1.0).phase(1, range(300), ()).active) == 300
 
 
-def test_it_wins_where_dp_bai_does_not():
+def test_it_finds_the_best_arm_where_dp_bai_does_not():
     """Sixty arms in five dimensions, epsilon 0.2: at least 390 of 400 against at most 340."""
     instance = dpbai.Instance(UNIFORM, np.full(5, 0.2), rewards=dpbai.Bernoulli)
     successes = [
@@ -208,18 +208,18 @@ def test_on_the_papers_instance_it_is_dp_bai_with_one_noise():
 
 
 @pytest.mark.parametrize("phases", [None, 1, 2, 4])
-def test_arms_of_which_no_pull_tells_anything_have_an_answer(phases):
-    """Their features are all zero; so the rehearsal has nothing to try."""
+def test_arms_whose_pulls_are_not_informative_have_an_answer(phases):
+    """All features are 0, so that there is nothing to compare in a rehearsal."""
     policy = DPDesign(np.zeros((5, 3)), budget=100, epsilon=1.0, phases=phases, misfit=0)
     assert [plan.cost for plan in walk(policy)] == [0] * (phases or 1)
 
 
 @pytest.mark.parametrize("seed", [0, 31, 41])
 def test_survivors_that_are_all_alike_are_planned_for(seed):
-    """Eight copies of the best arm come through: between them only rounding errors differ."""
+    """Eight copies of the best arm survive; they differ only in rounding errors."""
     features = np.random.default_rng(seed).standard_normal((4, 4)).repeat(8, axis=0)
     policy = DPDesign(features, budget=400, epsilon=1.0, phases=2, misfit=0)
-    # Set by hand: a rehearsal would keep two, since it knows that copies are as good.
+    # Set by hand: a rehearsal would keep two arms, since a copy of the best arm is right, too.
     vars(policy)["_choice"] = Timetable((32, 8, 1), (267, 133)), False
     first = policy.phase(1, range(32))
     for copies in np.arange(32).reshape(4, 8):
@@ -243,7 +243,7 @@ def test_two_objects_plan_alike_and_relabelling_relabels():
 
 
 def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
-    """Who finds a copy of the best arm has found the best."""
+    """A copy of the best arm counts as the best arm."""
     arms = [[-1.0, 0.0, 1.0], [-1.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, -1.0, 1.0]]
     orders = [DPDesign(order, budget=109, epsilon=0.5) for order in permutations(arms)]
     assert len({policy.timetable for policy in orders}) == 1
@@ -263,9 +263,9 @@ def test_with_copies_among_the_arms_their_order_does_not_choose_the_timetable():
     st.sampled_from([0, 0.1]),
 )
 def test_arms_in_any_order_are_planned_alike(arms, phases, epsilon, seed, misfit):
-    """Small whole numbers make symmetric arms, of which many designs and timetables are as good.
+    """With small integers arms are symmetric, so that many designs and timetables are equally good.
 
-    Copies of an arm are the same if means are linear: which of them is pulled does not matter.
+    If means are linear, it does not matter which of several copies of an arm is pulled.
     """
     if misfit:
         arms = list(dict.fromkeys(arms))
@@ -302,7 +302,7 @@ def test_wrong_arguments_are_named():
 
 
 def test_the_account_of_a_session_knows_the_rounding_of_every_sum_beforehand():
-    """Sums of thousands of rewards are rounded more coarsely than means."""
+    """Sums of thousands of rewards have larger rounding errors than means."""
     features = np.random.default_rng(0).normal(size=(8, 2))
     policy = dpbai.DPDesign(features, budget=200_000, epsilon=1.0, phases=3)
     session = dpbai.Session(policy)

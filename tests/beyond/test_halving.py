@@ -1,4 +1,4 @@
-"""DP-Halving: noise on sums, the plans of OD-LinBAI, and a bound that dominates Theorem 4.2's."""
+"""DP-Halving: noise on sums, the plans of OD-LinBAI, and a bound with a larger exponent."""
 
 import math
 from itertools import pairwise
@@ -24,7 +24,7 @@ def _instance(arms, dimension, seed=0):
 
 
 def _phases(policy, rng):
-    """The plans of one run whose survivors are drawn by lot."""
+    """Return the plans of one run whose survivors are drawn at random."""
     active = tuple(range(len(policy.features)))
     for index, keep in enumerate(policy.sizes[1:], start=1):
         yield policy.phase(index, active)

@@ -1,4 +1,4 @@
-"""Theorem 4.2 with 17 for 65, for both sequences of sizes: rewards and noise bounded together."""
+"""Theorem 4.2 with 17 in place of 65, for both sequences of sizes, by a joint bound."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_overtaken_is_the_least_of_chernoffs_bounds(weight, epsilon):
 def test_without_noise_overtaken_is_hoeffdings_inequality():
     bound = overtaken(0.3, epsilon=math.inf, pulls=70, arms=3, weight=2.0)
     assert bound == pytest.approx(math.exp(-2 * (70 * 0.3) ** 2 / (70 * 3 * 2**2)))
-    for epsilon in (1e8, 1e12, 1e100, 1e300):  # so little noise is none, and never overflows
+    for epsilon in (1e8, 1e12, 1e100, 1e300):  # practically no noise, and no overflow
         least = overtaken(0.3, epsilon=epsilon, pulls=70, arms=3, weight=2.0)
         assert least == pytest.approx(bound, rel=1e-10)
         assert least >= bound * (1 - 1e-12)
@@ -45,7 +45,7 @@ def test_overtaken_is_a_chance_however_small_gap_and_epsilon_are(gap, epsilon):
 
 
 def test_with_much_noise_overtaken_is_above_the_exact_tail_and_has_its_exponent():
-    """Noise alone: two Laplace variables, whose difference exceeds y with (2 + y) e^-y / 4."""
+    """The difference of two Laplace variables exceeds y with probability (2 + y) e^-y / 4."""
     for y in (5.0, 50.0):
         gap, pulls = 0.5, 10**7
         of = {"epsilon": y / (gap * pulls), "pulls": pulls, "arms": 2, "weight": 1.0}
@@ -98,9 +98,9 @@ def test_from_its_threshold_on_17_is_above_what_is_proved_for_every_budget(conve
 
 @pytest.mark.parametrize("means", [(0.8, 0.5, 0.49, 0.48), (0.8, 0.7, 0.3, 0.3)])
 def test_the_bound_of_four_one_hot_arms_is_a_sum_of_two_phases_by_hand(means):
-    """Of 4 arms 2 survive: three rivals, of which two are ahead, or one of the last two.
+    """Two of 4 arms survive: the bound is for two of three rivals ahead, or one of the last two.
 
-    Then one of 2: both are pulled, or one of two features on a line, with coordinates 1 and -1.
+    Then one of 2 survives: both are pulled, or one of two on a line, with coordinates 1 and -1.
     """
     instance = dpbai.Instance(np.eye(4), means, rewards=dpbai.Bernoulli)
     policy = dpbai.DPBAI(np.eye(4), budget=400, epsilon=1.0)

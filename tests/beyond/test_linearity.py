@@ -1,4 +1,4 @@
-"""The check of linearity: its limits, its false alarms, what it finds, and what it cannot find."""
+"""Checks of linearity: limits, false alarms, detection, and arms that cannot be the best."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ MEANS = FEATURES @ [0.5, 0.4, 0, 0, 0, 0]
 
 
 def release(phase: Phase, means: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Run one phase on people who answer yes or no."""
+    """Run one phase with rewards of 0 or 1."""
     sums = rng.binomial(phase.pulls, means[list(phase.pulled)])
     noise = phase.noise.sample(rng, (phase.coordinates,))
     return np.asarray(phase.statistic(sums / np.array(phase.pulls)) + noise)
@@ -48,7 +48,7 @@ def test_without_noise_limits_are_hoeffdings_inequality() -> None:
     assert linearity.limits(first, second) == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_arm_whose_mean_the_model_knows_may_lie_nowhere_else() -> None:
+def test_an_arm_whose_mean_the_model_determines_has_the_limit_0() -> None:
     features = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.9, 0.2], [0.0, 0.0]])
     first, second = (
         dpbai.DPBAI(features, budget=budget, epsilon=1.0).phase(1, range(5)) for budget in (60, 90)
@@ -89,7 +89,7 @@ def test_limits_with_laplace_noise_are_the_best_chernoff_bound(epsilon: float) -
 
 
 def share_found(means: FloatArray, runs: int, factor: float = 1.0) -> float:
-    """Share of runs of two phases in which a difference exceeds `factor` times its limit."""
+    """Return in which share of two-phase runs a difference exceeds `factor` times its limit."""
     rng = np.random.default_rng(11)
     policy = dpbai.DPBAI(FEATURES, budget=6000, epsilon=1)
     found = 0
@@ -100,7 +100,7 @@ def share_found(means: FloatArray, runs: int, factor: float = 1.0) -> float:
 
 
 def test_linear_means_raise_no_more_false_alarms_than_stated_among_survivors() -> None:
-    # If they did at the stated 5 %, more than 40 of 250 would have a chance below 1e-9.
+    # At a rate of 5 %, more than 40 of 250 would have a probability below 1e-9.
     assert stats.binom.sf(40, 250, 0.05) < 1e-9
     assert share_found(MEANS, 250) <= 40 / 250
 
@@ -122,14 +122,14 @@ def test_a_misfit_of_twice_the_limit_is_found() -> None:
     for _ in range(250):
         seen = release(first, means, rng), release(second, means, rng)
         missed += not linearity.misfit(first, seen[0], second, seen[1]).found
-    # At most 5 % in expectation; more than 40 of 250 would have a chance below 1e-9.
+    # At a rate of at most 5 %, more than 40 of 250 would have a probability below 1e-9.
     assert missed <= 40
 
 
 def test_without_chance_dp_bai_finds_the_best_arm_if_max_det_phases_bear_the_misfit() -> None:
-    """Exact means, off by up to zeta: it is enough that Delta_(s_(p+1) + 1) > 2 (d_p + 1) zeta."""
+    """With deviations of up to zeta, Delta_(s_(p+1) + 1) > 2 (d_p + 1) zeta is sufficient."""
     rng = np.random.default_rng(0)
-    found = {True: [], False: []}  # by whether the phases bear it
+    found = {True: [], False: []}  # by whether the condition holds
     for _ in range(80):
         dimension = rng.integers(2, 4)
         features = np.column_stack([np.ones(20), rng.normal(size=(20, dimension - 1))])
@@ -175,7 +175,7 @@ def remembered_run(
 
 @pytest.mark.parametrize("misfit", [0, 0.1])
 def test_phases_that_remember_are_compared_by_their_own_releases(misfit: float) -> None:
-    """False alarms, and power: the two arms of phase 2 are off by twice their limits."""
+    """False alarms and power; for the latter both arms of phase 2 are off by twice their limits."""
     features = np.column_stack([np.ones(12), np.arange(12) % 4, np.arange(12) // 4])
     policy = dpbai.DPDesign(features, budget=3000, epsilon=1, phases=3, misfit=misfit)
     rng, linear = np.random.default_rng(3), features @ [0.2, 0.02, 0.05]
@@ -194,12 +194,12 @@ def test_phases_that_remember_are_compared_by_their_own_releases(misfit: float) 
         missed += not linearity.misfit(
             phases[0], releases[0], phases[1], again, candidates=len(features)
         ).found
-    # Each has a probability of 5 % at most; more than 23 of 100 one below 1e-9.
+    # At rates of at most 5 %, more than 23 of 100 would have a probability below 1e-9.
     assert stats.binom.sf(23, 100, 0.05) < 1e-9
     assert found <= 23
     assert missed <= 23
     if misfit:
-        assert phases[2].coordinates == 1  # which the last two arms share
+        assert phases[2].coordinates == 1  # the difference of the last two arms
         with pytest.raises(ValueError, match="a difference of means"):
             linearity.limits(phases[0], phases[2])
 
@@ -216,7 +216,7 @@ def test_a_holdout_is_a_policy_for_one_arm_or_more() -> None:
 
 @pytest.mark.parametrize("arms", [2, 3])
 def test_a_phase_that_releases_only_differences_is_not_compared(arms: int) -> None:
-    """What is decoded from them is right up to a constant: linear means would seem not to be."""
+    """Estimates from differences are right up to a constant, and would cause false alarms."""
     differences = np.diff(np.eye(arms), axis=0)
     every = tuple(range(arms))
     first = Phase(
@@ -232,7 +232,7 @@ def test_a_phase_that_releases_only_differences_is_not_compared(arms: int) -> No
     released = first.statistic(means), second.statistic(means)
     with pytest.raises(ValueError, match="first and second must have an arm in common"):
         linearity.misfit(first, released[0], second, released[1])
-    # A difference beside a mean determines the other mean, too.
+    # A difference and one of the means determine the other mean.
     with_mean = replace(first, release_matrix=np.eye(arms) - np.eye(arms, k=-1),
                         decoder_matrix=np.tri(arms))  # fmt: skip
     assert len(linearity.limits(with_mean, second)) == arms
@@ -262,7 +262,7 @@ def test_bad_input_is_named() -> None:
 def test_arms_that_cannot_lead_are_those_that_are_no_vertex_of_the_convex_hull(
     arms: int, dimension: int
 ) -> None:
-    """Against Qhull, in whatever units, if a combination of the features is constant."""
+    """Against Qhull, for any units, if a combination of the features is constant."""
     rng = np.random.default_rng(arms)
     points = rng.normal(size=(arms, dimension))
     inside = sorted({*range(arms)} - set(spatial.ConvexHull(points).vertices.tolist()))
@@ -277,7 +277,7 @@ def test_arms_that_cannot_lead_are_those_that_are_no_vertex_of_the_convex_hull(
 
 
 def test_without_a_constant_an_arm_leads_only_where_no_mean_is_negative() -> None:
-    """Against a fine grid of directions in the plane; none is allowed if features surround 0."""
+    """Against a fine grid of directions; none has nonnegative means if features surround 0."""
     points = np.random.default_rng(4).normal(size=(15, 2)) + [2, 1]
     angles = np.linspace(0, 2 * np.pi, 200_001)
     means = points @ [np.cos(angles), np.sin(angles)]
@@ -289,7 +289,7 @@ def test_without_a_constant_an_arm_leads_only_where_no_mean_is_negative() -> Non
 
 
 def test_on_a_grid_only_the_corners_lead() -> None:
-    """Arms on the edges are as good as a corner at best."""
+    """An arm on an edge is never better than both corners."""
     grid = np.array([[1, x, y] for x in range(4) for y in range(4)])
     assert set(range(16)) - set(linearity.cannot_lead(grid)) == {0, 3, 12, 15}
 
@@ -305,7 +305,7 @@ def test_copies_lead_together() -> None:
 
 
 def test_an_arm_that_cannot_lead_never_does_and_the_others_do_somewhere() -> None:
-    """On features of 0 and 1, as words give, in a dimension that Qhull is slow in."""
+    """With features of 0 and 1, in a dimension in which Qhull is slow."""
     rng = np.random.default_rng(3)
     mixtures = rng.dirichlet(np.ones(8), size=6) @ (corners := rng.integers(0, 2, size=(8, 6)))
     features = np.c_[np.ones(14), np.vstack([corners, mixtures])]

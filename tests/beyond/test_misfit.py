@@ -1,4 +1,4 @@
-"""The mixed model of DPDesign: means that are linear but for independent deviations."""
+"""The mixed model of DPDesign: linear means plus independent deviations."""
 
 import math
 import tracemalloc
@@ -55,8 +55,8 @@ def test_a_tiny_misfit_plans_as_none():
     ("features", "misfit"),
     [(FEATURES[:8], math.inf), (FEATURES[:4], 0.05), ([[1.0, 2.0], [1.0, 2.0]], 0.05)],
 )
-def test_features_that_do_not_count_are_one_hot(features, misfit):
-    """With an infinite misfit; where features leave all means free; and of two arms."""
+def test_features_that_are_ignored_are_one_hot(features, misfit):
+    """An infinite misfit; features that do not restrict the means; and two arms."""
     ours = DPDesign(features, budget=400, epsilon=0.5, misfit=misfit)
     one_hot = DPDesign(np.eye(len(features)), budget=400, epsilon=0.5, misfit=0)
     for one, other in zip(walk(ours), walk(one_hot), strict=True):
@@ -83,7 +83,7 @@ def test_success_rises_where_that_of_linear_means_falls():
 
 
 def test_what_an_observer_learns_is_what_is_promised():
-    """The exact audit of three arms in a plane, of which the plan makes estimates with a misfit."""
+    """By the exact audit of three arms in a plane, whose estimates allow for a misfit."""
     policy = DPDesign(
         [[1.0, 0.0], [0.0, 1.0], [0.7, 0.6]], budget=6, epsilon=0.8, misfit=0.2, phases=1
     )
@@ -124,7 +124,7 @@ def test_a_misfit_is_a_share_of_the_range_of_rewards_or_infinite(misfit):
 
 
 def test_the_usual_misfit_follows_the_precision_of_an_arms_own_mean():
-    """Of its T / K rewards, of variance 1/4 at most, and of noise of variance 2 / epsilon^2."""
+    """It has T / K rewards with a variance of at most 1/4, and noise of variance 2 / epsilon^2."""
     found = []
     for budget, epsilon in ((100, 1), (2000, 0.1), (500, 1), (600, 1), (2000, 1), (10**6, 9)):
         each = budget / len(FEATURES)
@@ -141,7 +141,7 @@ def test_the_usual_misfit_is_kept_by_replace_unless_the_usual_one_is_asked_for()
 
 
 def test_a_session_plans_on_with_the_misfit_that_it_was_begun_with(tmp_path):
-    """The file has the number, so that it does not depend on the version that reads it."""
+    """The file stores the number, so that it does not depend on the version that reads it."""
     path, policy = tmp_path / "run.json", DPDesign(FEATURES, budget=2000, epsilon=1)
     dpbai.Session(policy, path=path)
     assert dpbai.Session.resume(path).policy.misfit == 0.06
@@ -151,7 +151,7 @@ def test_a_session_plans_on_with_the_misfit_that_it_was_begun_with(tmp_path):
 
 
 def test_the_features_of_two_arms_count_with_misfit_0_only():
-    """Two parallel arms: with 0 the longer one is pulled for both, else both are, alike."""
+    """Of two parallel arms only the longer is pulled with 0; otherwise both are, equally often."""
     zero, *positive = (
         DPDesign([[1.0], [2.5]], budget=40, epsilon=1, misfit=misfit).phase(1, (0, 1))
         for misfit in (0, 1e-9, None, 1, math.inf)
@@ -163,23 +163,23 @@ def test_the_features_of_two_arms_count_with_misfit_0_only():
 
 
 def test_releases_say_whether_means_are_linear_as_often_as_stated():
-    """Linear means are doubted in 36 of 300 runs at most: 15 are expected, with a s.d. of 3.8.
+    """There are at most 36 false alarms in 300 runs: 15 are expected, with a s.d. of 3.8.
 
-    Means that are off are doubted in the share of runs that `power` states, within five s.d.
+    Deviations are found in the share of runs that `power` states, within five s.d.
     """
     features = np.column_stack([np.ones(12), np.arange(12)])
     phase = DPDesign(np.eye(12), budget=6000, epsilon=1, phases=1, misfit=0).phase(1, range(12))
     means, rng = features @ [0.3, 0.02], np.random.default_rng(3)
-    doubts = np.zeros(2)
+    alarms = np.zeros(2)
     for _ in range(300):
         for off in (0, 1):
             truth = means + off * rng.normal(scale=0.04, size=12)
             sums = rng.binomial(500, truth) + rng.laplace(size=12)
             found = linearity.fit([phase], sums, features, misfit=0.04, seed=1)
-            doubts[off] += found.chance < 0.05
-    assert doubts[0] <= 36
-    # Rewards of 0 and 1 with means of 0.3 to 0.5 vary nearly as much as can be.
-    assert abs(doubts[1] / 300 - found.power) < 5 * 0.5 / math.sqrt(300)
+            alarms[off] += found.chance < 0.05
+    assert alarms[0] <= 36
+    # Rewards of 0 and 1 with means of 0.3 to 0.5 have nearly the largest possible variance.
+    assert abs(alarms[1] / 300 - found.power) < 5 * 0.5 / math.sqrt(300)
     assert linearity.fit([phase], sums, np.eye(12)) is None
 
 

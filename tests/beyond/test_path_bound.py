@@ -24,7 +24,7 @@ def _linear(arms, seed, dimension=3):
 
 
 def _surely_below(bound, errors, trials):
-    """Whether so many errors refute a bound on their rate; a false alarm is below 1e-6."""
+    """Return whether the number of errors refutes a bound on their rate, at level 1e-6."""
     return stats.binom.sf(errors - 1, trials, min(1.0, bound)) > FALSE_ALARM
 
 
@@ -79,7 +79,7 @@ def test_along_all_paths_the_bound_is_above_the_simulated_error(phases):
 
 
 def test_the_bound_counts_what_a_misfit_adds_to_the_estimates():
-    """The best arm of the bent instance is never pulled, so that nothing tells of it."""
+    """The best arm of the nonlinear instance is never pulled, so that it is never found."""
     linear = _linear(12, seed=2)
     policy = dpbai.DPDesign(linear.features, budget=10_000, epsilon=1.0, phases=1)
     means, pulled = linear.means.copy(), policy.phase(1, range(12)).pulled
@@ -112,7 +112,7 @@ def test_a_policy_that_forgets_is_bounded_by_its_worst_active_set():
 
 
 def test_leaving_out_the_likeliest_rivals_is_right_for_every_joint_law():
-    """Random laws of which of four rivals are ahead; keep = 2."""
+    """Random distributions of the set of rivals that are ahead, out of four; keep = 2."""
     rng = np.random.default_rng(3)
     subsets = [set(some) for size in range(5) for some in combinations(range(4), size)]
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""The design with noise in it: its optimum, its bound, its two ends."""
+"""The private design: its optimum, its bound, and its limits without and with much noise."""
 
 from fractions import Fraction
 from functools import cache
@@ -16,7 +16,7 @@ from dpbai.beyond.private import Division, distinct
 
 
 def largest_variance(vectors, pulls, epsilon):
-    """Return the largest variance of a contrast, by its definition; infinite if one is unknown."""
+    """Return the largest variance of a contrast, infinite if one is not determined."""
     weights = [n and 1 / (1 / (4 * n) + 2 / (n * epsilon) ** 2) for n in pulls.tolist()]
     information = sum(w * np.outer(a, a) for w, a in zip(weights, vectors, strict=True))
     if np.linalg.matrix_rank(information) < vectors.shape[1]:
@@ -74,8 +74,8 @@ def test_without_noise_the_bound_proves_the_design(arms, dimension):
 
 
 @pytest.mark.parametrize("on_the_sphere", [False, True])
-def test_of_hundreds_of_arms_a_few_rounds_let_in_those_that_count(on_the_sphere):
-    """Without noise the bound then is within two fifths of the design, whatever their lengths."""
+def test_with_hundreds_of_arms_a_few_rounds_find_those_that_matter(on_the_sphere):
+    """Without noise, the bound is within two fifths of the design, for arms of any lengths."""
     vectors = np.random.default_rng(0).normal(size=(500, 8))
     if on_the_sphere:
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -94,9 +94,9 @@ def crossed(*levels):
 
 
 def symmetric_families():
-    """Yield sets of arms of which many designs are equally good, without copies and parallel arms.
+    """Yield sets of arms for which many designs are equally good, without copies or parallel arms.
 
-    An arm and its negative are one arm to pull, but two that are compared: of these both are there.
+    The exception is an arm and its negative, of which one is pulled but both are compared.
     """
     yield np.array(list(product([0.0, 1.0], repeat=3)))[1:]
     yield np.array(list(product([-1.0, 1.0], repeat=3)))
@@ -123,7 +123,7 @@ def test_symmetric_arms_are_divided_near_the_best_whatever_is_copied_and_however
     rng = np.random.default_rng(1)
     for arms in symmetric_families():
         for pulls, epsilon in ((10, 0.2), (9, 1.5)):
-            # Of an arm and its negative one is enough to pull, and is left out of the brute force.
+            # Of an arm and its negative, the brute force pulls only one.
             best = smallest_variance(
                 arms, pulls, epsilon, pulled=len(arms) - len(arms) // 2 * (arms.min() < 0)
             )
@@ -145,8 +145,8 @@ def test_copies_are_pulled_as_one():
     assert sorted(design.pulls.tolist()) == [0, 0, 10, 10]
 
 
-def test_designs_that_are_known():
-    """A basis shares alike; the ends of a line do; of parallel arms the longest takes all."""
+def test_known_designs_are_found():
+    """A basis, or the ends of a line, get equal pulls; of parallel arms only the longest."""
     for epsilon in (0.1, 1.0, np.inf):
         basis = private_design(np.eye(4), pulls=40, epsilon=epsilon)
         np.testing.assert_array_equal(basis.pulls, 10)
@@ -157,8 +157,8 @@ def test_designs_that_are_known():
         np.testing.assert_array_equal(parallel.pulls, [0, 7, 0])
 
 
-def test_noise_moves_pulls_together():
-    """From an XY-optimal design, of many arms, to a basis or little more: w gets convex."""
+def test_noise_concentrates_pulls_on_few_arms():
+    """The design changes from XY-optimal, with many arms, to a basis or little more."""
     vectors = np.random.default_rng(5).uniform(size=(60, 5))
     pulled = [
         np.count_nonzero(private_design(vectors, pulls=1500, epsilon=epsilon).pulls)
@@ -193,7 +193,7 @@ def test_a_design_depends_neither_on_the_basis_nor_on_the_order_of_arms():
     seed=st.integers(0, 2**32),
 )
 def test_symmetric_arms_in_any_order_get_the_same_pulls(arms, epsilon, seed):
-    """Of many designs that are equally good the same is taken; copies of an arm are the same."""
+    """The same one of many equally good designs is chosen; copies of an arm are interchangeable."""
     vectors = np.array(arms, dtype=float)
     order = np.random.default_rng(seed).permutation(len(arms))
     designs = [
@@ -209,7 +209,7 @@ def test_symmetric_arms_in_any_order_get_the_same_pulls(arms, epsilon, seed):
 
 @settings(max_examples=30)
 @given(features=bad_features(), more=st.sampled_from([0, 1, 50, 10**9]), power=st.floats(-9, 9))
-def test_a_design_spends_its_pulls_and_tells_every_contrast(features, more, power):
+def test_a_design_spends_its_pulls_and_determines_every_contrast(features, more, power):
     found = dpbai.max_det(features, max_subsets=0)
     rank = len(found.indices)
     pulls = max(1, rank) + more
@@ -232,20 +232,20 @@ def test_distinct_arms_are_taken_by_their_first_entry_then_the_second_and_so_on(
 
 @pytest.mark.parametrize("seed", range(8))
 def test_as_many_pulls_as_a_double_can_count_are_not_overspent(seed):
-    """Their shares add up to one more, now and then."""
+    """The sum of rounded shares can be larger by one."""
     vectors = np.random.default_rng(seed).normal(size=(3, 2))
     spent = sum(private_design(vectors, pulls=2**53, epsilon=1.0).pulls.tolist())
     assert 0 <= 2**53 - spent <= 3
 
 
-def test_arms_alike_get_alike():
-    """Seven pulls of three arms of a basis: two each, and one is left."""
+def test_equal_arms_get_equal_pulls():
+    """Seven pulls of the three arms of a basis are two each; one pull is left."""
     np.testing.assert_array_equal(private_design(np.eye(3), pulls=7, epsilon=1.0).pulls, 2)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 30.0])
 @pytest.mark.parametrize("away", [1.0, 1e-3, 1e-7])
-def test_two_arms_known_a_little_are_divided_best_however_alike_they_are(away, ratio):
+def test_two_arms_with_a_prior_are_divided_best_however_similar_they_are(away, ratio):
     """All divisions are compared in exact arithmetic, with V^-1 of two coordinates written out."""
     pulls, prior = 40, np.array([[3.0, 1.0], [1.0, 2.0]])
     arms = np.array([[0.6, 0.7], [0.6 + away, 0.7 - away / 3]])
@@ -279,7 +279,7 @@ def test_wrong_arguments_are_named():
 )
 @settings(max_examples=100, deadline=None)
 def test_of_two_arms_no_division_is_better_than_the_one_found(seed, dimension, pulls, ratio):
-    """Something is known of theta already; all divisions are tried, by the definition."""
+    """There is prior information on theta; all divisions are tried, by definition."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(2, dimension))
     prior = np.cov(rng.normal(size=(dimension, 3 * dimension + 2))).reshape(dimension, dimension)
@@ -298,7 +298,7 @@ def test_of_two_arms_no_division_is_better_than_the_one_found(seed, dimension, p
 
 
 def test_of_two_arms_and_very_many_pulls_a_thousand_divisions_are_enough():
-    """Of two arms on one line the longer takes all pulls; two alike share them."""
+    """Of two parallel arms the longer gets all pulls; two orthogonal ones get equal pulls."""
     found = Division(np.array([[1.0], [2.0]]), [], 8.0, np.eye(1)).best(10**9)
     np.testing.assert_array_equal(found.pulls, [0, 10**9])
     even = Division(np.eye(2), [], 8.0, np.eye(2)).best(10**9)

@@ -1,4 +1,4 @@
-"""DPDesign's last phase, which may tell two survivors apart by pulls of any arms."""
+"""DPDesign's last phase, which may pull any arms to compare two survivors."""
 
 import math
 from dataclasses import replace
@@ -39,7 +39,7 @@ def objective(weights, covariance, contrast, variance):
 
 
 @pytest.mark.parametrize("pair", PAIRS.tolist())
-def test_where_nothing_is_known_the_weights_are_those_of_a_c_optimal_design(pair):
+def test_without_a_prior_the_weights_are_those_of_a_c_optimal_design(pair):
     """Elfving: of all weights with sum w_j a_j = a_i - a_k, those of least absolute sum."""
     contrast = SPHERE[pair[0]] - SPHERE[pair[1]]
     least = optimize.linprog(
@@ -81,7 +81,7 @@ def test_weights_leave_the_least_variance(own):
 
 
 def test_a_large_misfit_pulls_the_two_arms_themselves():
-    """Then what other arms say of their difference is not to be trusted; a small one in part."""
+    """Other arms are then not informative on their difference; with a small misfit they are."""
     outside = []
     for misfit in (0.0, 0.01, 0.05, 0.5):
         pulled = two_phases(anywhere(misfit=misfit), (5, 17))[1]
@@ -99,7 +99,7 @@ def test_a_large_misfit_pulls_the_two_arms_themselves():
 
 @pytest.mark.parametrize("misfit", [0.0, 0.002])
 @pytest.mark.parametrize("epsilon", [0.2, 3.0, math.inf])
-def test_one_number_is_released_with_the_promised_loss_within_the_budget(misfit, epsilon):
+def test_one_number_is_released_at_a_loss_of_epsilon_within_the_budget(misfit, epsilon):
     policy = anywhere(misfit=misfit, epsilon=epsilon)
     for pair in PAIRS:
         first, second = two_phases(policy, pair)
@@ -132,7 +132,7 @@ def test_estimates_are_best_linear_unbiased_predictions(misfit):
     np.testing.assert_allclose(second.decoder, expected[[5, 17]], rtol=1e-6, atol=1e-12)
 
 
-def test_copies_of_an_arm_are_told_apart_by_nothing():
+def test_nothing_distinguishes_copies_of_an_arm():
     features = np.vstack([SPHERE[:20], SPHERE[:20]])
     second = two_phases(anywhere(features), (3, 23))[1]
     assert np.ptp(second.decoder, axis=0).max() < 1e-12
@@ -152,7 +152,7 @@ def test_arms_in_another_order_are_planned_alike():
     assert pulls[0] == pulls[1]
 
 
-def test_the_rehearsal_chooses_it_where_it_wins_and_foresees_by_how_much():
+def test_the_rehearsal_chooses_it_where_it_is_better_and_predicts_by_how_much():
     """1500 pulls of 60 arms on a sphere: 3000 trials; the deviation of a difference is 0.013."""
     policy = DPDesign(SPHERE, budget=1500, epsilon=1.0, misfit=0)
     assert policy.timetable.anywhere
@@ -167,7 +167,7 @@ def test_the_rehearsal_chooses_it_where_it_wins_and_foresees_by_how_much():
 
 
 def test_the_first_phase_has_a_part_for_each_dimension_of_the_differences():
-    """Against the second with two; a constant feature, in any coordinates, adds no dimension."""
+    """The second has two; a constant feature adds no dimension, in any coordinates."""
     mixed = SPHERE @ np.random.default_rng(2).normal(size=(4, 4))
     for features, dimension in ((SPHERE, 3), (mixed, 3), (SPHERE[:, 1:], 3), (SPHERE[:, 1:3], 2)):
         differences = features - features.mean(axis=0)
@@ -178,7 +178,7 @@ def test_the_first_phase_has_a_part_for_each_dimension_of_the_differences():
 
 
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
-def test_a_session_asks_for_arms_that_are_out_and_keeps_its_promise(tmp_path):
+def test_a_session_asks_for_eliminated_arms_and_loses_epsilon(tmp_path):
     policy = DPDesign(SPHERE, budget=1500, epsilon=1.0, misfit=0)
     path, rng = tmp_path / "run.json", np.random.default_rng(0)
     session = dpbai.Session(policy, noise=dpbai.NumpyNoise(0), path=path)
@@ -194,20 +194,20 @@ def test_a_session_asks_for_arms_that_are_out_and_keeps_its_promise(tmp_path):
 
 
 def test_it_is_no_candidate_where_two_survivors_would_be_chosen_too_early():
-    """Or where other arms say nothing of them. A basis has 4 arms, and the first phase 3/5."""
+    """Or if other arms are not informative. A basis has 4 arms, and the first phase 3/5."""
 
     def share(budget, epsilon, features=SPHERE):
         return DPDesign(features, budget=budget, epsilon=epsilon, misfit=0)._anywhere
 
     assert share(600, 1.0) == share(1334, 0.2) == pytest.approx(0.6)
-    assert share(599, 1.0) == 0  # fewer than ten pulls to an arm
+    assert share(599, 1.0) == 0  # fewer than ten pulls per arm
     assert share(1333, 0.2) == 0  # the noise of a basis costs 4 * 8 / epsilon^2 = 800 pulls
     assert share(1334, 1.0, np.eye(5)) == 0
     assert not DPDesign(SPHERE, budget=1333, epsilon=0.2, misfit=0).timetable.anywhere
 
 
 def test_a_further_phase_must_gain_half_a_standard_error_and_pulls_of_any_arm_be_better():
-    """Of 2500 runs a standard error is 0.01 at most."""
+    """With 2500 runs, the standard error is at most 0.01."""
     one, two = Timetable((5, 1), (90,)), Timetable((5, 2, 1), (50, 40))
     anywhere = replace(two, anywhere=True)
 
@@ -225,7 +225,7 @@ def test_a_further_phase_must_gain_half_a_standard_error_and_pulls_of_any_arm_be
     assert Foreseen(0.75, 0.74, 0.7501).choice() == anywhere
 
 
-def test_the_command_line_asks_for_arms_that_are_out_and_lists_them_first(tmp_path, capsys):
+def test_the_command_line_asks_for_eliminated_arms_and_lists_them_first(tmp_path, capsys):
     def run(*words):
         cli.main([str(word) for word in words])
         return capsys.readouterr().out

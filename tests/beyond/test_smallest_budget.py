@@ -1,4 +1,4 @@
-"""The least budget, against a search of every budget and against long simulations.
+"""The smallest budget, against a search of every budget and against long simulations.
 
 Statistical tests are seeded, and fail by chance with probability below 1e-6 each.
 """
@@ -120,7 +120,7 @@ def test_it_is_the_least_of_all_on_random_instances(seed):
 
 
 def test_of_several_budgets_with_one_plan_it_is_the_least():
-    """Two arms are pulled once for three budgets, and the error rises and falls."""
+    """For three budgets each of two arms is pulled once; the error is not monotone."""
 
     def make(budget: int) -> OnePhase:
         if budget < 3:
@@ -146,8 +146,8 @@ NEAR = dpbai.Instance(np.diag([1.0, 0.8]), [0.5, 0.5], rewards=dpbai.Bernoulli)
     ],
     ids=["two arms", "a cone", "Gaussian noise"],
 )
-def test_what_a_bound_excludes_does_err_too_often(monkeypatch, policy, options, instance, error):
-    """Strides that the search skips, plan by plan; and it does skip most plans."""
+def test_plans_that_a_bound_excludes_err_too_often(monkeypatch, policy, options, instance, error):
+    """Each plan that the search skips is checked, and most plans are skipped."""
     strides = []
     excluded = planning._Judge._excluded
 
@@ -173,7 +173,7 @@ def test_what_a_bound_excludes_does_err_too_often(monkeypatch, policy, options, 
 @pytest.mark.parametrize("noise", [dpbai.Laplace(0.1), dpbai.Gaussian(0.05)])
 @pytest.mark.parametrize("gap", [0.0, 0.02, 0.2])
 def test_the_bound_on_leads_that_are_used_up_exceeds_simulated_ones(law, noise, gap):
-    """And is no more than five times as large, so that plans are skipped."""
+    """It is at most five times as large, so that plans can be skipped."""
     pulls, extra, runs = 20, 6, 10**5
     instance = dpbai.Instance(np.eye(2), rewards=[law(0.5), law(0.5 - gap)], unique=False)
     phase = one_phase((pulls, pulls), noise, np.eye(2)).phase(1, (0, 1))
@@ -190,7 +190,7 @@ def test_the_bound_on_leads_that_are_used_up_exceeds_simulated_ones(law, noise, 
 
 
 def test_a_policy_that_pulls_less_for_a_larger_budget_is_tried_at_every_budget():
-    # Odd budgets waste half of their pulls, so that the last even one before may be enough.
+    # Odd budgets use only half of their pulls, so that the even budget before may be enough.
     def make(budget: int) -> dpbai.Policy:
         return dp_bai(budget if budget % 2 == 0 else budget // 2)
 
@@ -209,7 +209,7 @@ def test_a_budget_that_the_policy_refuses_is_too_small():
 
 @pytest.mark.parametrize("policy", [partial(dpbai.DPDesign, misfit=0), dpbai.DPOD, dpbai.DPBAI])
 def test_a_policy_that_pulls_nothing_is_enough_where_one_guess_of_three_is(policy):
-    """Of a model in which no arm differs, exact errors and bounds are those of a guess: 2/3."""
+    """If features do not distinguish the arms, exact errors and bounds are those of a guess."""
     instance = dpbai.Instance(np.eye(3), [0.45, 0.3, 0.1])
 
     def blind(budget):
@@ -383,7 +383,7 @@ def test_arguments_out_of_range_are_errors(options, name):
 
 
 def test_within_a_tolerance_fewer_pulls_are_enough():
-    """Arms 1 and 2 are as good as the best one within 0.05: only the last arm is wrong."""
+    """Arms 1 and 2 are within 0.05 of the best one, so that only the last arm is wrong."""
     instance = dpbai.Instance(np.eye(4), [0.45, 0.42, 0.41, 0.05])
 
     def make(budget: int) -> dpbai.Policy:
@@ -406,7 +406,7 @@ ONE_SHOT = np.vstack([np.eye(3), np.random.default_rng(0).random((3, 3)) / 4])
 
 @dataclass
 class OneShot:
-    """Pulls three basis arms equally often, once for all."""
+    """A policy that pulls three basis arms equally often in one phase."""
 
     budget: int
     features = ONE_SHOT
@@ -433,7 +433,7 @@ def test_bounds_decide_without_trials_where_they_can():
     assert dpbai.error_bounds(make(found.budget), instance).low <= 0.05
     assert dpbai.error_bounds(make(found.too_small), instance).high > 0.05
     easy = dpbai.smallest_budget(make, instance, error=1e-9, trials=1)
-    assert easy.confidence == 1  # one trial could tell nothing
+    assert easy.confidence == 1  # one trial could decide nothing
     assert dpbai.error_bounds(make(easy.budget), instance).high <= 1e-9
     assert dpbai.error_bounds(make(easy.too_small), instance).low > 1e-9
 
@@ -443,7 +443,7 @@ def test_bounds_decide_without_trials_where_they_can():
 
 @pytest.mark.parametrize("error", [0.2, 0.05, 1e-6])
 def test_the_smallest_epsilon_is_where_the_exact_error_meets_the_target(error):
-    """With two arms and one phase the error falls in epsilon: the least one is a root."""
+    """With two arms and one phase the error decreases in epsilon, so that it is a root."""
 
     def make(epsilon: float) -> dpbai.Policy:
         return dpbai.DPBAI(WIDE.features, budget=200, epsilon=epsilon)
@@ -459,7 +459,7 @@ def test_the_smallest_epsilon_is_where_the_exact_error_meets_the_target(error):
 
 
 def test_budget_and_epsilon_that_are_enough_agree():
-    """The least epsilon at a budget that is least for epsilon = 1 is at most 1, and near it."""
+    """At the smallest budget for epsilon = 1, the smallest epsilon is at most 1 and close to it."""
     budget = dpbai.smallest_budget(dp_bai, WIDE, error=0.05).budget
     found = dpbai.smallest_epsilon(
         lambda epsilon: dpbai.DPBAI(WIDE.features, budget=budget, epsilon=epsilon), WIDE

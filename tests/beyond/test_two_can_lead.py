@@ -1,4 +1,4 @@
-"""DPDesign where two arms alone can be the best under linear means in [0, 1]."""
+"""DPDesign if only two arms can be the best under linear means in [0, 1]."""
 
 import math
 from itertools import combinations
@@ -16,7 +16,7 @@ from dpbai.beyond.gaps import only_two
 
 DOSES = np.column_stack([np.ones(5), [0.0, 0.1, 0.4, 0.7, 1.0]])
 LONG = np.array([[3.0, 0.5], [0.5, 3.0], [3.0, 0.0], [0.0, 2.9], [0.6, 0.5]])
-"""Arms 0 and 1 alone can lead, and arms 2 and 3 tell them apart best."""
+"""Only arms 0 and 1 can be the best, and arms 2 and 3 are most informative on them."""
 
 
 @settings(max_examples=10)
@@ -38,7 +38,7 @@ def test_it_finds_what_linear_programs_find(arms):
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 def test_the_run_is_that_of_two_arms(epsilon):
-    """Arms 0 and 2 alone can lead on the paper's instance."""
+    """Only arms 0 and 2 of the paper's instance can be the best."""
     paper = dpbai.synthetic(seed=0)
     policy = DPDesign(paper.features, budget=200, epsilon=epsilon, misfit=0)
     pair = dpbai.Instance(np.eye(2), paper.means[[0, 2]], rewards=dpbai.Bernoulli)
@@ -55,7 +55,7 @@ def test_the_run_is_that_of_two_arms(epsilon):
 
 @pytest.mark.parametrize("features", [DOSES, LONG, LONG.repeat(2, axis=0)])
 def test_no_unbiased_number_is_more_precise(features):
-    """Tried are all pairs of arms: in the plane two are enough (Elfving)."""
+    """All pairs of arms are tried; in the plane two arms are enough (Elfving)."""
     policy = DPDesign(features, budget=1000, epsilon=0.1, misfit=0)
     phase = policy.phase(1, range(len(features)))
     one, other = phase.decoder.argmax(), phase.decoder.argmin()
@@ -83,9 +83,9 @@ def test_it_loses_all_of_epsilon_and_no_more(budget, epsilon):
 
 
 def error_of_two(pulls, means, epsilon):
-    """Return how often the arm with the larger of two means of 0s and 1s is not chosen.
+    """Return the probability of choosing the arm with the smaller of two Bernoulli means.
 
-    The difference of the empirical means is known up to noise of the scale that hides one reward.
+    The difference of the empirical means has Laplace noise of the scale that privacy requires.
     """
     first, second = (
         stats.binom.pmf(np.arange(n + 1), n, p) for n, p in zip(pulls, means, strict=True)
@@ -100,7 +100,7 @@ def error_of_two(pulls, means, epsilon):
     [(3, 30.0, [1, 2]), (7, 5.0, [3, 4]), (7, 0.1, [3, 3]), (301, 30.0, [150, 150])],
 )
 def test_an_odd_pull_is_made_where_it_decreases_the_error(budget, epsilon, pulls):
-    """Averaged over four pairs of means, and over which of the two arms has one pull more."""
+    """On average over four pairs of means, and over which of the two arms gets the odd pull."""
     phase = DPDesign(DOSES, budget=budget, epsilon=epsilon, misfit=0).phase(1, range(5))
     assert (phase.pulled, sorted(phase.pulls)) == ((0, 4), pulls)
     equal, unequal = (
@@ -115,7 +115,7 @@ def test_an_odd_pull_is_made_where_it_decreases_the_error(budget, epsilon, pulls
 
 
 @pytest.mark.parametrize("options", [{"misfit": 0.01}, {"phases": 1}, {"epsilon": math.inf}])
-def test_it_is_so_for_linear_means_and_noise_unless_one_asks_for_phases(options):
+def test_one_number_is_for_linear_means_with_noise_unless_phases_are_given(options):
     policy = DPDesign(DOSES, **{"budget": 1000, "epsilon": 0.5, "misfit": 0, **options})
     assert policy.phase(1, range(5)).coordinates > 1
 
@@ -134,8 +134,8 @@ def test_the_number_determines_no_mean():
 
 
 @pytest.mark.parametrize("apart", [1e-6, 1e-8, 1e-10])
-def test_two_arms_are_told_apart_however_close_they_are(apart):
-    """The solver of linear programs takes numbers below 1e-7 for 0.
+def test_two_arms_are_distinguished_however_close_they_are(apart):
+    """The solver of linear programs treats numbers below 1e-7 as 0.
 
     The features are rounded, and so their difference is known up to 2^-52 only.
     """
