@@ -51,7 +51,7 @@ from dpbai.schedule import check_budget
 # The default misfit is _MISFIT_FACTOR times the root of an arm's precision, between two limits.
 MISFIT, _LARGEST_MISFIT, _MISFIT_FACTOR = 0.04, 0.06, 0.0055
 _MOST_EQUAL = 256  # arms that a first phase may pull equally often
-_GAIN = 0.01  # relative decrease of a variance for which other arms, or unequally, are pulled
+_GAIN = 0.01  # relative decrease of a variance that justifies other, or unequal, pulls
 _PULLS_PER_ARM = 10  # least budget per arm at which the last phase may pull other arms
 _MARGIN = 1e-6  # by which the estimates of all others stay behind the two that can be the best
 _MOST_PHASES = 64  # each plan decodes the releases of all earlier phases

@@ -36,8 +36,8 @@ _TOLERANCES = (1e-4, 1e-6, 1e-9)
 _COARSE = 1e-2  # relative tolerance of bounds on probabilities
 _GROWTH = 4  # factor by which the budget rises until it is enough
 _COARSEST = 1 / 8  # largest relative distance of the two budgets that are returned
-_PLANS_KEPT = 2**12  # in a cache
-_NODES = 200  # of a numerical integral
+_PLANS_KEPT = 2**12  # size of a cache
+_NODES = 200  # points of a numerical integral
 _MANY_PULLS = 2**16  # with more, bounds are faster than exact probabilities
 
 Verdict = Literal["enough", "too few", "undecided"]
@@ -457,7 +457,7 @@ def _form(phase: Phase) -> FloatArray:
 
 
 def _gain(first: Phase, last: Phase, instance: Instance) -> float:
-    """Bound by how much plans between two may have a smaller error probability than the last.
+    """Bound by how much less often a plan between two can err than the last one.
 
     See Notes of `smallest_budget`. The bound is infinite without noise, and if the plans differ in
     more than the number of pulls of each arm.

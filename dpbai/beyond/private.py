@@ -39,22 +39,22 @@ from dpbai.scaling import Span
 
 # Sizes of problems.
 _MANY = 64  # with more arms than this, the search begins with some of them and stops earlier
-_FEW, _FEW_WITH_PRIOR = 8, 5  # up to so many arms, all supports are tried
+_FEW, _FEW_WITH_PRIOR = 8, 5  # up to this many arms, all supports are tried
 _ENTRIES = 2**14  # variances of contrasts that are held in memory at once
-_SINGLY = 16  # up to so many pulls an arm, pulls are exchanged one at a time
-_DIVISIONS = 1025  # that are compared of pulls between two arms
+_SINGLY = 16  # up to this many pulls per pulled arm, single pulls are exchanged
+_DIVISIONS = 1025  # of the pulls between two arms that are compared, at most
 _LARGEST_RATIO = 1e12  # noise ratio over all pulls; designs are the same beyond
 
 # Multiplicative updates: how many, and when they stop.
 _STAGES = (1 / 16, 1 / 4, 1.0)  # shares of the noise ratio, raised from one solution to the next
-_STEPS, _STEPS_OF_STAGE = 20, 8  # updates in the last stage, and in the others
+_STEPS, _STEPS_OF_STAGE = 20, 8  # the most updates in the last stage, and in earlier ones
 _PATIENCE, _QUICK_PATIENCE = 10, 3  # updates without progress after which they stop
 _PROGRESS = 1e-3  # relative decrease of the largest variance that counts as progress
 _NEAR = (1.5, 1.2, 1.1)  # starts are given up if this many times worse than the best so far
 
-# Rounds in which arms enter the problem without noise.
-_ROUNDS, _QUICK_ROUNDS = 15, 5
-_ENTERING = 24  # arms that enter in one round
+# The problem without noise, which arms enter in rounds.
+_ROUNDS, _QUICK_ROUNDS = 15, 5  # the most rounds
+_ENTERING = 24  # the most arms that enter in one round
 _GAP = 0.02  # relative optimality gap at which the problem counts as solved
 
 # The local search by exchanges of arms, then of single pulls.
@@ -580,7 +580,7 @@ def _longest(vectors: FloatArray) -> IntArray:
 
 
 def _equal_weights(arms: int) -> FloatArray:
-    """Return equal weights on all contrasts of so many arms, shape (1, arms, arms)."""
+    """Return equal weights on all contrasts of the arms, shape (1, arms, arms)."""
     return np.asarray((1 - np.eye(arms)) / max(1, arms * (arms - 1) / 2))[None]
 
 

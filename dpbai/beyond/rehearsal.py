@@ -37,7 +37,7 @@ _TRIED_WITH_MISFIT = {
 _OTHERS = ((12,), (1 / 2,))
 _SPREAD = 0.1  # standard deviation of linear means over the arms, if there is a misfit
 _LEVEL = 0.75  # success rate of a single phase at which timetables are compared
-_GAIN = 0.25  # by which a further phase must increase success, over the square root of the runs
+_GAIN = 0.25  # of success by a further phase, at least, over the square root of the runs
 _BISECTIONS = 20  # to scale the means so that a single phase has that success rate
 _STEPS = 20  # of the optimization of which arms to pull for two survivors
 
