@@ -94,10 +94,7 @@ class TableGrid:
     def _pairs(
         self, groups: Iterable[list[int]], chosen: Callable[[int], tuple[IntArray, IntArray]]
     ) -> IntArray:
-        """Return pairs of tables that differ along the axes of one group only.
-
-        `chosen` returns the pairs of steps along a group, given their number.
-        """
+        """Return pairs of tables that differ in one group of axes, by steps given by `chosen`."""
         positions = np.arange(self.size).reshape(self.shape)
         pairs = [np.empty((0, 2), dtype=np.int64)]
         for axes in groups:

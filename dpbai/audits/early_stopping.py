@@ -30,8 +30,7 @@ class WinStay:
     arms, budget : int
         K, at least 2, and T.
     epsilon : float
-        Privacy parameter, positive. If it is infinite, choices after rewards of 0 and 1 are not
-        random.
+        Privacy parameter, positive; it may be infinite.
     """
 
     arms: int
@@ -72,10 +71,8 @@ class EarlyStopping:
     ----------
     policy : PullPolicy
         The policy to stop.
-    n : int
-        The number of pulls of `arm`, at least 1.
-    arm : int
-        One of 0, ..., K - 1.
+    n, arm : int
+        The number of pulls, at least 1, and their arm, one of 0, ..., K - 1.
     """
 
     policy: PullPolicy
@@ -113,10 +110,7 @@ class EarlyStopping:
 
 
 def log_ratio(law: Mapping[Output, float], other: Mapping[Output, float]) -> float:
-    """Return the largest log(P(S) / Q(S)) over sets S of outputs.
-
-    Some single output attains it. `law` and `other` give the positive probabilities P and Q.
-    """
+    """Return the largest log(P(S) / Q(S)) over sets S of outputs; a single output attains it."""
     law, other = _probabilities(law, "law"), _probabilities(other, "other")
     return max(math.log(p / other[out]) if out in other else math.inf for out, p in law.items())
 

@@ -36,8 +36,7 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     policy : Policy
         A policy with few arms and pulls. Its phases release independent means of any number of
         arms, or decode at most two coordinates. If they remember earlier releases and there is
-        noise, all phases together release at most two coordinates. Use `monte_carlo_audit` for
-        other policies.
+        noise, all phases together release at most two coordinates.
     reward_bound : float, default 1
         The tables have entries 0 and `reward_bound`. If it exceeds 1, the audit shows the loss for
         rewards outside the model.
@@ -45,8 +44,8 @@ def exact_audit(policy: Policy, *, reward_bound: float = 1.0) -> Audit:
     Raises
     ------
     ValueError
-        If the law has no implementation, or the audit would take more than a minute or two, or too
-        much memory.
+        If the audit would take more than a minute or two, or cannot handle the policy; then there
+        is `monte_carlo_audit`.
     """
     reward_bound = _check.positive(reward_bound, "reward_bound")
     first = Stage.first(policy)

@@ -8,20 +8,20 @@ because the events with the largest loss may be too rare to be observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpbai import _check
 from dpbai._check import FloatArray, IntArray, Seed
+from dpbai.audits.pull import RewardTable, rows_of
 from dpbai.phase import Policy, remembers
 from dpbai.plans import Stage, Transcript, arms_of
 from dpbai.ranking import sorted_rows
 from dpbai.simulate import clopper_pearson
 
-Run = Callable[[Policy, "RewardTable", int, np.random.Generator], Counter[Transcript]]
-RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
+Run = Callable[[Policy, RewardTable, int, np.random.Generator], Counter[Transcript]]
 Pair = tuple[RewardTable, RewardTable]
 
 
@@ -112,7 +112,7 @@ def run_on_table(
     """Return how often each transcript occurred in the runs on a fixed reward table."""
     _check.kind(rng, "rng", np.random.Generator)
     first = Stage.first(policy)
-    rows, trials = _rows(table, len(first.active)), _check.trials(trials)
+    rows, trials = rows_of(table, len(first.active)), _check.trials(trials)
     # The trials that have reached a stage: their releases, which are empty if not remembered.
     reached = [(first, np.empty((trials, 0)))]
     ended: Counter[Transcript] = Counter()
@@ -149,19 +149,13 @@ def _default_tables(policy: Policy) -> Pair:
 
 def _checked_tables(policy: Policy, tables: Pair) -> Pair:
     """Return the tables if they are neighbours; error messages contain no reward."""
-    first, second = (_rows(table, arms_of(policy)) for table in _check.sequence(tables, "tables"))
+    arms, pair = arms_of(policy), _check.sequence(tables, "tables")
+    first, second = (rows_of(table, arms) for table in pair)
     if [row.shape for row in first] != [row.shape for row in second]:
         raise ValueError("tables must have rows of the same lengths")
     if sum(np.count_nonzero(a != b) for a, b in zip(first, second, strict=True)) != 1:
         raise ValueError("tables must differ in exactly one reward")
     return first, second
-
-
-def _rows(table: RewardTable, arms: int) -> list[FloatArray]:
-    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
-    if len(rows) != arms:
-        raise ValueError(f"tables must have one row for each of {arms} arms, got {len(rows)}")
-    return rows
 
 
 def _best_event(

@@ -20,6 +20,9 @@ History = tuple[tuple[int, float], ...]
 Output = tuple[int, ...]
 """The arms pulled at times 1, ..., T, then the recommended arm."""
 
+RewardTable = Sequence[Sequence[float] | FloatArray] | FloatArray
+"""The rewards of each arm, in rows that may differ in length."""
+
 MOST_HISTORIES = 2**18
 """The largest number of histories of the same length, for which a law takes seconds."""
 
@@ -48,15 +51,14 @@ class PullPolicy(Protocol):
 
 
 def output_law(
-    policy: PullPolicy, table: Sequence[Sequence[float]] | FloatArray, *, time_indexed: bool = False
+    policy: PullPolicy, table: RewardTable, *, time_indexed: bool = False
 ) -> dict[Output, float]:
     """Return the probability of every possible output of `policy` on a fixed reward table.
 
     Parameters
     ----------
     policy : PullPolicy
-        A policy for a tiny budget: there are up to K^(T+1) outputs, and may be at most
-        `MOST_HISTORIES` histories.
+        A policy with at most `MOST_HISTORIES` histories; it has up to K^(T+1) outputs.
     table : array_like of shape (K, T), rewards in [0, 1]
         The rewards. A row may be shorter if its arm is never pulled T times.
     time_indexed : bool, default False
@@ -66,9 +68,7 @@ def output_law(
     """
     _check.kind(policy, "policy", PullPolicy)
     _check.flag(time_indexed, "time_indexed")
-    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
-    if len(rows) != policy.arms:
-        raise ValueError(f"table must have one row for each of {policy.arms} arms, got {len(rows)}")
+    rows = rows_of(table, policy.arms)
     if not all(((row >= 0) & (row <= 1)).all() for row in rows):
         raise ValueError("table must hold rewards in [0, 1]")
 
@@ -81,14 +81,21 @@ def output_law(
     return _output_law(policy, reward)
 
 
+def rows_of(table: RewardTable, arms: int) -> list[FloatArray]:
+    """Return the rows of a reward table, which must be finite, and one for each arm."""
+    rows = [_check.vector(row, "table") for row in _check.sequence(table, "table")]
+    if len(rows) != arms:
+        raise ValueError(f"table must have one row for each of {arms} arms, got {len(rows)}")
+    return rows
+
+
 def bernoulli_law(policy: PullPolicy, means: Sequence[float]) -> dict[Output, float]:
     """Return the probability of every possible output when the arms yield Bernoulli rewards.
 
     Parameters
     ----------
     policy : PullPolicy
-        A policy for a tiny budget: there are up to (2 K)^T histories, and may be at most
-        `MOST_HISTORIES`.
+        A policy with at most `MOST_HISTORIES` histories, of which there may be up to (2 K)^T.
     means : sequence of float
         The K means, in [0, 1].
     """

@@ -49,9 +49,8 @@ def log_survival(phase: Phase, means: FloatArray) -> Law:
     _check.kind(phase, "phase", Phase)
     if phase.remembered:
         raise ValueError(
-            f"phase {phase.index} remembers earlier releases, so the law of its survivors depends "
-            "on these. Use exact_audit, which computes the joint law of all phases, or "
-            "monte_carlo_audit"
+            f"phase {phase.index} remembers earlier releases, on which its survivors depend. Use "
+            "exact_audit for the joint law of all phases, or monte_carlo_audit"
         )
     means = _check.shaped(means, "means", (None, len(phase.pulled)))
     return log_joint_survival([phase], [], [means])
@@ -62,9 +61,8 @@ def log_joint_survival(
 ) -> Law:
     """Return the joint log probabilities of the survivors of some phases.
 
-    The phases are a single one, or the last one of a path and all that it remembers. All but the
-    last keep the sets in `before`, and the last keeps each of the sets in the result. With noise,
-    phases that remember release at most two coordinates in all.
+    They are a single phase, or one with all phases that it remembers, which keep the sets in
+    `before`. With noise, phases that are remembered release at most two coordinates in all.
     """
     phase = phases[-1]
     statistic = np.hstack([p.statistic(x) for p, x in zip(phases, means, strict=True)])
@@ -84,9 +82,7 @@ def log_joint_survival(
             f"{' and '.join(sorted(kind.__name__ for kind in kinds))} noise. Use monte_carlo_audit"
         )
     elif not isinstance(noise, Laplace | Gaussian):
-        raise TypeError(
-            f"no exact law for noise of type {type(noise).__name__}. Use monte_carlo_audit"
-        )
+        raise TypeError(f"no exact law for {type(noise).__name__} noise. Use monte_carlo_audit")
     elif independent:
         law = partial(_independent, phase, noise)
     else:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbai._check import FloatArray, IntArray
-from dpbai.exact.error import first_stage
+from dpbai.exact.error import first_stage, not_smooth
 from dpbai.exact.inversion import Variables
 from dpbai.exact.pairs import bounds_of_union
 from dpbai.exact.quadrature import SMALLEST_LOG, RoughDensityError
@@ -75,7 +75,7 @@ def error_bounds(policy: Policy, instance: Instance, *, rtol: float = 1e-4) -> E
             return ErrorBounds(0.0, max(high, math.exp(SMALLEST_LOG)))
         return _one_phase(first.phase, instance, rtol)
     except RoughDensityError as reason:
-        raise NotExactError(str(reason)) from reason
+        raise not_smooth(rtol, reason) from reason
 
 
 def _one_phase(phase: Phase, instance: Instance, rtol: float) -> ErrorBounds:

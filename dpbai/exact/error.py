@@ -95,10 +95,15 @@ def exact_error(policy: Policy, instance: Instance, *, rtol: float = 1e-9) -> fl
     try:
         return min(float(integral(phase, instance, rtol)), 1.0)
     except RoughDensityError as reason:
-        raise NotExactError(
-            "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
-            f"little noise) for a relative error of {rtol}: {reason}"
-        ) from reason
+        raise not_smooth(rtol, reason) from reason
+
+
+def not_smooth(rtol: float, reason: RoughDensityError) -> NotExactError:
+    """Return the error that a release cannot be integrated or inverted for some reason."""
+    return NotExactError(
+        "the released coordinates are not smooth enough (rewards with atoms, or few pulls and "
+        f"little noise) for a relative error of {rtol}: {reason}"
+    )
 
 
 def first_stage(policy: Policy, instance: Instance, rtol: float, interval: str) -> Stage:
