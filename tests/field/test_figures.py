@@ -168,6 +168,20 @@ def test_a_name_stands_near_the_end_of_its_line_and_off_error_bars() -> None:
     assert 0.5 < box.x0 < box.x1 < 0.9 or box.x0 > 0.9
 
 
+@pytest.mark.parametrize("wide", [0, 1])
+def test_of_panels_with_the_same_lines_the_one_where_they_are_farthest_apart_names_them(
+    wide: int,
+) -> None:
+    with canvas.canvas(1, 2) as (_, panels):
+        for place, panel in enumerate(panels):
+            distance = 0.3 if place == wide else 0.1
+            for name, level in (("low", 0.5 - distance), ("high", 0.5 + distance)):
+                panel.plot([0, 1], [level, level], label=name)
+            panel.set(ylim=(0, 1))
+        canvas.name_lines(*panels)
+    assert [len(panel.texts) for panel in panels] == [2 * (place == wide) for place in (0, 1)]
+
+
 def test_a_name_may_stand_between_marks_that_no_line_joins() -> None:
     places = []
     for marks in ([], [0, 1]):
