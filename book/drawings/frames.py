@@ -31,14 +31,15 @@ Drawn = tuple[Picture, str, str]
 GHOST = "#b8b8b8"
 _GHOSTS = "Faint grey: the picture of the position before, for comparison."
 
-# Shows the frame that is chosen, and what the page tells of it to readers and to screen readers.
+# Shows the chosen frame and its number. A slider also gives the number to screen readers, by an
+# attribute that a dropdown may not have.
 _ON_INPUT = (
     "const box=this.closest('.explorer'),{runs,run}=box.dataset;"
     "const shown=this.value*runs+ +run;"
     "box.querySelectorAll('img').forEach((frame,number)=>frame.hidden=number!=shown);"
     "const told=box.querySelector('img:not([hidden])').dataset.told;"
     "box.querySelector('output').value=told;"
-    "this.setAttribute('aria-valuetext',told)"
+    "if(this.type=='range')this.setAttribute('aria-valuetext',told)"
 )
 
 _ON_SECOND = (
