@@ -103,7 +103,7 @@ newest:  ## tests/ with the newest versions allowed, on the newest Python here
 	$(MAKE) units PYTHON=$(NEWEST) VENV=.venv-newest LOCK=pyproject.toml RESOLVE="--upgrade --all-extras"
 
 browser: $(READY)  ## check the built book in headless Chromium with no network
-	$(BIN)/pytest -n auto --dist loadscope tests/browser
+	$(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder tests/browser
 
 pdf: $(READY) $(HTML)/index.html  ## join the built pages into one file: _build/pdf/dpbai.pdf
 	$(BIN)/python tools/pdf.py

@@ -29,6 +29,7 @@ DESKTOP = {"width": 1280, "height": 900}
 PATIENCE = 180_000  # milliseconds: machines may be busy
 LOCAL = re.compile(r"(file|data|blob|about):")
 CONTRAST = ["color-contrast"]  # of the rules of Axe, the one that depends on the colours
+FORMULAS, CODE = "mjx-container", ".highlight pre"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -127,12 +128,18 @@ def resize(page: Page, size: ViewportSize) -> None:
         settle(page)
 
 
+DRESS = """theme => {
+  const root = document.documentElement.dataset;
+  const changes = root.theme !== theme;
+  Object.assign(root, {theme, mode: theme});
+  return changes;
+}"""
+
+
 def dress(page: Page, theme: str) -> None:
-    """Show a page in the light or in the dark."""
-    page.evaluate(
-        "theme => Object.assign(document.documentElement.dataset, {theme, mode: theme})", theme
-    )
-    settle(page)
+    """Show a page in the colours of a theme, "light" or "dark", unless it has them."""
+    if page.evaluate(DRESS, theme):
+        settle(page)
 
 
 def untypeset_formulas(page: Page) -> list[str]:
@@ -198,20 +205,22 @@ def secret_scrolling(page: Page) -> list[str]:
 def illegible_pictures(page: Page) -> list[str]:
     """On a phone, a picture keeps more than half of its size, and a tap shows it whole."""
     resize(page, PHONE)
-    findings = []
-    for image in page.locator("article :is(figure, .explorer) img >> visible=true").all():
-        natural, shown = image.evaluate("e => [e.naturalWidth, e.width]")
-        if shown >= natural / 1.2:
-            continue
-        if shown < natural / 2.2:
-            findings.append(f"{natural} pixels shrunk to {shown}: {image.get_attribute('alt')}")
-        image.dispatch_event("click")
-        enlarged = page.locator("dialog[open] img")
-        if enlarged.count() != 1 or enlarged.evaluate("e => e.width") != natural:
-            findings.append(f"a tap does not enlarge: {image.get_attribute('alt')}")
-        else:
-            enlarged.dispatch_event("click")
-    return findings
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article :is(figure, .explorer) img")]
+          .filter(image => image.checkVisibility() && image.width < image.naturalWidth / 1.2)
+          .flatMap(image => {
+            const { naturalWidth, width, alt } = image;
+            const found = width < naturalWidth / 2.2
+              ? [`${naturalWidth} pixels shrunk to ${width}: ${alt}`] : [];
+            image.click();
+            const enlarged = [...document.querySelectorAll("dialog[open] img")];
+            if (enlarged.length !== 1 || enlarged[0].width !== naturalWidth) {
+              found.push(`a tap does not enlarge: ${alt}`);
+            }
+            for (const copy of enlarged) copy.click();
+            return found;
+          })"""
+    )
 
 
 def small_handles(page: Page) -> list[str]:
@@ -319,8 +328,8 @@ def blurred_images(page: Page) -> list[str]:
     )
 
 
-# Axe goes through all elements of a page, and most are the strokes of formulas, which are not ours,
-# and the words of code: plain text stands for them while it runs.
+# Axe goes through all elements of a page. Most are the strokes of formulas, which are not ours, and
+# the words of code: plain text stands for them while Axe runs.
 SIMPLIFY = """selector => {
   for (const element of document.querySelectorAll(selector)) {
     element.kept = [...element.childNodes];
@@ -332,50 +341,88 @@ RESTORE = """selector => {
     element.replaceChildren(...element.kept);
   }
 }"""
-# Letters of one colour, size and weight on one ground have one contrast, which Axe measures slowly:
-# of each look, the first is marked.
+# Axe measures contrasts slowly. Letters of the same colour, size and weight on the same background
+# have the same contrast, so only the first element of each such look is marked to be measured.
 MARK_LOOKS = """() => {
   const seen = new Set();
-  for (const element of document.querySelectorAll("article, article *")) {
-    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-    const { color, fontSize, fontWeight } = getComputedStyle(element);
-    let look = [color, fontSize, fontWeight].join();
-    for (let below = element; below; below = below.parentElement) {
-      const { backgroundColor, backgroundImage, opacity } = getComputedStyle(below);
-      look += backgroundColor + backgroundImage + opacity;
+  const grounds = new Map([[null, ""]]);
+  const ground = element => {
+    if (!grounds.has(element)) {
+      const { backgroundColor, backgroundImage, opacity } = getComputedStyle(element);
+      const own = backgroundColor + backgroundImage + opacity;
+      grounds.set(element, own + ground(element.parentElement));
     }
-    const first = own && element.checkVisibility() && !seen.has(look);
-    element.toggleAttribute("data-look", first);
-    if (first) seen.add(look);
+    return grounds.get(element);
+  };
+  for (const element of document.querySelectorAll("article, article *")) {
+    element.removeAttribute("data-look");
+    if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const { color, fontSize, fontWeight } = getComputedStyle(element);
+    const look = [color, fontSize, fontWeight, ground(element)].join();
+    if (seen.has(look) || !element.checkVisibility()) continue;
+    seen.add(look);
+    element.dataset.look = "";
   }
 }"""
+AXE = """([include, options]) => axe.run({ include: [[include]] }, {
+  resultTypes: ["violations"], preload: false, elementRef: false, ...options
+}).then(({ violations }) => violations
+  .filter(found => ["serious", "critical"].includes(found.impact))
+  .map(found => `axe, ${document.documentElement.dataset.theme}, ${found.impact}: `
+                + `${found.id} at ${found.nodes[0].target}`))"""
 
 
 def axe_violations(page: Page) -> list[str]:
     """Axe finds nothing serious or critical in our content, nor pale letters in the dark."""
-    formulas, code = "mjx-container", ".highlight pre"
-    findings = []
+    findings: list[str] = []
 
-    def run(mode: str, include: str, **rules: object) -> None:
-        context = {"include": [[include]]}
-        options = {"resultTypes": ["violations"], "preload": False, **rules}
-        findings.extend(
-            f"axe, {mode}, {found['impact']}: {found['id']} at {found['nodes'][0]['target']}"
-            for found in Axe().run(page, context, options).response["violations"]
-            if found["impact"] in ("serious", "critical")
-        )
+    def run(include: str, **options: object) -> None:
+        findings.extend(page.evaluate(AXE, [include, options]))
 
-    page.evaluate(SIMPLIFY, f"{formulas}, {code}")
+    page.evaluate(Axe().axe_script)
+    page.evaluate(SIMPLIFY, f"{FORMULAS}, {CODE}")
     resize(page, PHONE)
-    run("light", "article", rules={rule: {"enabled": False} for rule in CONTRAST})
-    page.evaluate(RESTORE, code)
-    for viewport, mode in ((PHONE, "light"), (DESKTOP, "dark")):
-        resize(page, viewport)
-        dress(page, mode)
-        page.evaluate(MARK_LOOKS)
-        run(mode, "[data-look]", runOnly=CONTRAST)
     dress(page, "light")
-    page.evaluate(RESTORE, formulas)
+    run("article", rules={rule: {"enabled": False} for rule in CONTRAST})
+    page.evaluate(RESTORE, CODE)
+    for size, theme in ((PHONE, "light"), (DESKTOP, "dark")):
+        resize(page, size)
+        dress(page, theme)
+        page.evaluate(MARK_LOOKS)
+        run("[data-look]", runOnly=CONTRAST)
+    page.evaluate(RESTORE, FORMULAS)
+    return findings
+
+
+def picture(explorer: Locator) -> str:
+    """Return what an explorer shows: its visible images and drawings."""
+    return explorer.evaluate(
+        """root => [...root.querySelectorAll("img, svg")]
+          .filter(image => image.checkVisibility({visibilityProperty: true})
+                           && image.getBoundingClientRect().width > 0)
+          .map(image => image.src || image.outerHTML).join("|")"""
+    )
+
+
+def dead_controls(page: Page) -> list[str]:
+    """Every slider and dropdown of an explorer changes the picture, by keyboard."""
+    findings = []
+    for number, explorer in enumerate(page.locator("article .explorer").all()):
+        explorer.scroll_into_view_if_needed()
+        controls = explorer.locator("input, select").all()
+        if controls and not picture(explorer):
+            findings.append(f"explorer {number}: no picture")
+        for control in controls:
+            before = picture(explorer)
+            control.focus()
+            # At one end of its range a control answers to one of the two directions only.
+            for key in ("ArrowUp", "ArrowDown"):
+                page.keyboard.press(key)
+                if picture(explorer) != before:
+                    break
+            else:
+                name = control.get_attribute("aria-label") or control.evaluate("e => e.tagName")
+                findings.append(f"explorer {number}: {name} does not change the picture")
     return findings
 
 
@@ -390,11 +437,12 @@ PAGE_CHECKS: list[PageCheck] = [
     cut_off,
     needless_tab_stops,
     blurred_images,
+    dead_controls,
     pale_print,
     overflow,  # on a phone from here on: each change of the width lays out the page anew
     secret_scrolling,
     illegible_pictures,
-    axe_violations,
+    axe_violations,  # in the light, and then in the dark
 ]
 
 
@@ -435,36 +483,4 @@ def broken_links(path: Path) -> list[str]:
             continue
         elif unquote(fragment) not in _names(target.resolve()):
             findings.append(f"link to a missing place: {link}")
-    return findings
-
-
-def picture(explorer: Locator) -> str:
-    """Return what an explorer shows: its visible images and drawings."""
-    return explorer.evaluate(
-        """root => [...root.querySelectorAll("img, svg")]
-          .filter(image => image.checkVisibility({visibilityProperty: true})
-                           && image.getBoundingClientRect().width > 0)
-          .map(image => image.src || image.outerHTML).join("|")"""
-    )
-
-
-def dead_controls(page: Page) -> list[str]:
-    """Every slider and dropdown of an explorer changes the picture, by keyboard."""
-    findings = []
-    for number, explorer in enumerate(page.locator("article .explorer").all()):
-        explorer.scroll_into_view_if_needed()
-        controls = explorer.locator("input, select").all()
-        if controls and not picture(explorer):
-            findings.append(f"explorer {number}: no picture")
-        for control in controls:
-            before = picture(explorer)
-            control.focus()
-            # At one end of its range a control answers to one of the two directions only.
-            for key in ("ArrowUp", "ArrowDown"):
-                page.keyboard.press(key)
-                if picture(explorer) != before:
-                    break
-            else:
-                name = control.get_attribute("aria-label") or control.evaluate("e => e.tagName")
-                findings.append(f"explorer {number}: {name} does not change the picture")
     return findings

@@ -130,6 +130,7 @@
       [this.theta] = read(get("theta"));
       this.T.input.value = Math.log10(get("T"));
       this.epsilon.input.value = Math.log10(get("epsilon"));
+      clearTimeout(this.waiting);
       this.draw();
       this.ask();
     }

@@ -41,10 +41,6 @@ def test_page(visit: page_checks.Visit, check: page_checks.PageCheck) -> None:
     assert check(visit.page) == []
 
 
-def test_explorers_answer_to_the_keyboard(visit: page_checks.Visit) -> None:
-    assert page_checks.dead_controls(visit.page) == []
-
-
 @pytest.mark.parametrize("name", ["index.html", "search.html", "genindex.html", *PAGES])
 def test_links(name: str) -> None:
     assert page_checks.broken_links(HTML / name) == []

@@ -11,7 +11,7 @@ import notebooks
 import page_checks
 import pytest
 from bs4 import BeautifulSoup
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, JSHandle
 
 import dpbai
 
@@ -27,31 +27,13 @@ RTOL = 2e-3  # other versions of SciPy end their searches elsewhere in the last 
 # rejection, which last digits decide too.
 LAST_DIGITS_DECIDE = {"dp_bai", "dp_od", "private_design", "beyond"}
 NOT_HERE = "not-in-browser"  # the tag of a cell that starts processes or uses OpenDP
+PLANE = "document.querySelector('.plane').planeOf"
 
-COLLECT = """async code => {
+COLLECT = """async (python, code) => {
   const outputs = [];
-  const ok = await livePage.python.run(code, output => outputs.push(output));
+  const ok = await python.run(code, output => outputs.push(output));
   return [ok, outputs];
 }"""
-
-
-def opened(context: BrowserContext, chapter: str) -> page_checks.Visit:
-    """Return a chapter in which Python has started."""
-    visit = page_checks.Visit(context, HTML / f"{chapter}.html")
-    visit.page.set_default_timeout(PATIENCE)
-    visit.page.get_by_role("button", name="Run this page").click()
-    visit.page.wait_for_function(READY, timeout=PATIENCE)
-    return visit
-
-
-@pytest.fixture(scope="class")
-def python(context: BrowserContext) -> Iterator[Page]:
-    """A page whose Python runs the cells of many chapters: it takes seconds to start."""
-    visit = opened(context, "problem")
-    yield visit.page
-    assert visit.leaving() == []
-    assert visit.errors == []
-    visit.page.close()
 
 
 def text(outputs: list[Any]) -> str:
@@ -84,95 +66,136 @@ def test_a_text_is_close_if_only_last_digits_differ() -> None:
     assert not close("arm 0 wins", "arm 0 loses")
 
 
-class Chapters:
-    """A worker runs a class, so that two of them share the chapters."""
-
-    def test_a_chapter_prints_its_stored_numbers(self, python: Page, chapter: str) -> None:
-        python.evaluate(COLLECT, "%reset -f")
-        notebook = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", as_version=4)
-        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-        complete, other = True, []
-        for number, cell in enumerate(cells, start=1):
-            if NOT_HERE in cell.metadata.get("tags", []):
-                complete = False  # what comes after may have less to go on
-                continue
-            ok, outputs = python.evaluate(COLLECT, cell.source)
-            assert ok, f"cell {number}: {outputs[-1]}"
-            stored, fresh = text(cell.outputs), text(outputs)
-            if complete and not close(stored, fresh):
-                other.append(f"cell {number}: {stored} | {fresh}")
-        assert len(other) <= (len(cells) // 3 if chapter in LAST_DIGITS_DECIDE else 0), other
+def visited(context: BrowserContext, chapter: str, state: str = "") -> Iterator[page_checks.Visit]:
+    """Open a chapter; once its tests have run, nothing may have failed or left the machine."""
+    visit = page_checks.Visit(context, HTML / f"{chapter}.html", state)
+    visit.page.set_default_timeout(PATIENCE)
+    yield visit
+    assert visit.leaving() == []
+    assert visit.errors == []
+    visit.page.close()
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS[::2])
-class TestHalfOfTheChapters(Chapters):
-    pass
+def check_chapter(python: JSHandle, chapter: str) -> None:
+    """Run the cells of a chapter, and compare what they print with what is stored."""
+    python.evaluate(COLLECT, "%reset -f")
+    notebook = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    complete, other = True, []
+    for number, cell in enumerate(cells, start=1):
+        if NOT_HERE in cell.metadata.get("tags", []):
+            complete = False  # later cells may print less without its results
+            continue
+        ok, outputs = python.evaluate(COLLECT, cell.source)
+        assert ok, f"cell {number}: {outputs[-1]}"
+        stored, fresh = text(cell.outputs), text(outputs)
+        if complete and not close(stored, fresh):
+            other.append(f"cell {number}: {stored} | {fresh}")
+    assert len(other) <= (len(cells) // 3 if chapter in LAST_DIGITS_DECIDE else 0), other
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS[1::2])
-class TestTheOtherHalf(Chapters):
-    pass
+# Python takes long to start and to import the libraries. Only two pages start it: one for the tests
+# of a page that runs, one for those of the plane. Each of the two also runs half of the chapters.
 
 
-class TestPages:
-    """What takes a Python of its own; as a class, since a worker runs a class or the rest."""
+@pytest.fixture(scope="class")
+def running(context: BrowserContext) -> Iterator[page_checks.Visit]:
+    for visit in visited(context, "problem"):
+        visit.page.get_by_role("button", name="Run this page").click()
+        visit.page.wait_for_function(READY)
+        yield visit
+
+
+@pytest.fixture(scope="class")
+def plane(context: BrowserContext) -> Iterator[page_checks.Visit]:
+    state = "arms=90,20+30,80+70,60+20,40+50,10+10,90+60,30+40,50&theta=60,35&T=100&epsilon=0.5"
+    yield from visited(context, "max_det", f"#{state}")
+
+
+@pytest.fixture(scope="class")
+def python(plane: page_checks.Visit) -> JSHandle:
+    plane.page.get_by_role("button", name="Start Python").click()
+    plane.page.wait_for_function(f"{PLANE}.answer?.success")
+    return plane.page.evaluate_handle(f"{PLANE}.python")
+
+
+class TestPageThatRuns:
+    @pytest.mark.parametrize("chapter", CHAPTERS[::2])
+    def test_a_chapter_prints_its_stored_numbers(
+        self, running: page_checks.Visit, chapter: str
+    ) -> None:
+        check_chapter(running.page.evaluate_handle("livePage.python"), chapter)
 
     def test_an_edit_changes_an_output_and_reset_brings_the_stored_one_back(
-        self, context: BrowserContext
+        self, running: page_checks.Visit
     ) -> None:
-        visit = opened(context, "problem")
-        cell = visit.page.locator("article div.cell").first
+        cell = running.page.locator("article div.cell").first
         before = cell.locator(".cell_output").inner_text()
         editor = cell.get_by_role("textbox")
         editor.press("Control+End")
         editor.press_sequentially("\nprint(6 * 7)")
         editor.press("Shift+Enter")
-        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        running.page.wait_for_function(READY)
         assert cell.locator(".cell_output").inner_text().split() == [*before.split(), "42"]
         cell.get_by_role("button", name="Reset").click()
         assert cell.locator(".cell_output").inner_text() == before
         editor.press("Control+End")
         editor.press_sequentially("\n1 / 0")
         editor.press("Shift+Enter")
-        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        running.page.wait_for_function(READY)
         assert "ZeroDivisionError: division by zero" in cell.get_by_role("alert").inner_text()
+
+    def test_stop_ends_an_endless_cell_and_python_starts_again(
+        self, running: page_checks.Visit
+    ) -> None:
+        cell = running.page.locator("article div.cell").first
+        cell.get_by_role("button", name="Reset").click()
+        before = cell.locator(".cell_output").inner_text()
+        editor = cell.get_by_role("textbox")
         editor.press("Control+a")
         editor.press_sequentially("while True: pass")
         editor.press("Shift+Enter")
-        assert visit.page.evaluate(READY) is False, "the page answers while Python is busy"
-        visit.page.get_by_role("button", name="Stop").click()
-        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        assert running.page.evaluate(READY) is False, "the page answers while Python is busy"
+        running.page.get_by_role("button", name="Stop").click()
+        running.page.wait_for_function(READY)
         cell.get_by_role("button", name="Reset").click()
         cell.get_by_role("button", name="Run").click()
-        visit.page.wait_for_function(READY, timeout=PATIENCE)
+        running.page.wait_for_function(READY)
         assert cell.locator(".cell_output").inner_text().split() == before.split()
-        assert visit.leaving() == []
-        assert visit.errors == []
-        visit.page.close()
 
-    def test_the_plane_tells_the_numbers_of_the_library(self, context: BrowserContext) -> None:
-        state = "arms=90,20+30,80+70,60+20,40+50,10+10,90+60,30+40,50&theta=60,35&T=100&epsilon=0.5"
-        visit = page_checks.Visit(context, HTML / "max_det.html", f"#{state}")
-        plane = visit.page.locator(".plane")
-        assert "arms 1 and 6, area 0.790" in plane.inner_text()
-        plane.get_by_label("arm 6 at").press("ArrowDown")
-        assert "arms 1 and 6, area 0.772" in plane.inner_text()
-        assert "10,88" in unquote(visit.page.url), "the address follows"
-        plane.get_by_role("button", name="Start Python").click()
-        visit.page.wait_for_function(
-            "document.querySelector('.plane').planeOf.answer?.success", timeout=PATIENCE
-        )
-        arms = [[0.9, 0.2], [0.3, 0.8], [0.7, 0.6], [0.2, 0.4], [0.5, 0.1], [0.1, 0.88], [0.6, 0.3]]
-        arms.append([0.4, 0.5])
-        instance = dpbai.Instance(arms, [0.6, 0.35], rewards=dpbai.Bernoulli)
+
+class TestPlane:
+    def test_the_pair_follows_an_arm_and_so_does_the_address(
+        self, plane: page_checks.Visit
+    ) -> None:
+        shown = plane.page.locator(".plane")
+        assert "arms 1 and 6, area 0.790" in shown.inner_text()
+        shown.get_by_label("arm 6 at").press("ArrowDown")
+        assert "arms 1 and 6, area 0.772" in shown.inner_text()
+        assert "10,88" in unquote(plane.page.url)
+
+    @pytest.mark.usefixtures("python")
+    def test_the_success_rates_are_those_of_the_library(self, plane: page_checks.Visit) -> None:
+        shown = plane.page.locator(".plane")
+        arms, theta = plane.page.evaluate(f"[{PLANE}.points, {PLANE}.theta]")
+        instance = dpbai.Instance(arms, theta, rewards=dpbai.Bernoulli)
         for name, policy in {
             "DP-BAI": dpbai.DPBAI(arms, budget=100, epsilon=0.5),
             "DP-Design": dpbai.DPDesign(arms, budget=100, epsilon=0.5),
         }.items():
             rate = dpbai.simulate(policy, instance, trials=1000, seed=0).success_rate
-            assert f"{name}: {rate:.3f}" in plane.inner_text()
-        plane.get_by_role("button", name="Reset").click()
-        assert "area 0.790" in plane.inner_text()
-        assert visit.leaving() == []
-        assert visit.errors == []
-        visit.page.close()
+            assert f"{name}: {rate:.3f}" in shown.inner_text()
+
+    def test_reset_brings_the_first_arms_back(self, plane: page_checks.Visit) -> None:
+        shown = plane.page.locator(".plane")
+        shown.get_by_label("arm 6 at").press("ArrowDown")
+        assert "area 0.790" not in shown.inner_text()
+        shown.get_by_role("button", name="Reset").click()
+        assert "area 0.790" in shown.inner_text()
+
+    @pytest.mark.parametrize("chapter", CHAPTERS[1::2])
+    def test_a_chapter_prints_its_stored_numbers(
+        self, plane: page_checks.Visit, python: JSHandle, chapter: str
+    ) -> None:
+        plane.page.wait_for_function(f"!{PLANE}.asking && {PLANE}.answer")  # one task at a time
+        check_chapter(python, chapter)
