@@ -8,14 +8,13 @@ JSON instead of saving it: beside each notebook lies a ZIP file of it.
 
 import json
 import re
-from copy import copy
 from functools import cache
 from html import escape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from bs4 import BeautifulSoup, NavigableString, PageElement, Tag
+from bs4 import BeautifulSoup, NavigableString, PageElement, SoupStrainer, Tag
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
@@ -78,19 +77,18 @@ def text_of(node: PageElement) -> str:
     if node.name in BLOCKS:
         inner = f" {inner} "
     # A section may have more names, which stand before its heading: they are names of its text.
-    other = [str(part["id"]) for part in node.select(":scope > span[id]:empty")]
-    for name in [node.get("id"), *(other if node.name == "section" else ())]:
+    other = node.select(":scope > span[id]:empty") if node.name == "section" else []
+    for name in [node.get("id"), *(part["id"] for part in other)]:
         if name:
             inner = f'<div id="{escape(str(name))}">{inner}</div>'
     return inner
 
 
 def words(article: Tag) -> str:
-    """Return the text of a page for the search."""
-    kept = copy(article)
-    for part in kept.select(UNREAD):
+    """Return the text of a page for the search; what is not text is taken out of the page."""
+    for part in article.select(UNREAD):
         part.decompose()
-    text = re.sub(r"\s+", " ", text_of(kept))
+    text = re.sub(r"\s+", " ", text_of(article))
     return f'<div role="main">{text}</div>'
 
 
@@ -147,7 +145,8 @@ def write(app: Sphinx, error: Exception | None) -> None:
     shown: dict[str, str] = {}
     for name in sorted(app.env.found_docs):
         path = Path(app.outdir, f"{name}.html")
-        page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        text = path.read_text(encoding="utf-8")
+        page = BeautifulSoup(text, "html.parser", parse_only=SoupStrainer("article"))
         if article := page.select_one("article"):
             shown |= cards(article, name)
             texts[name] = words(article)

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
 from html import escape, unescape
@@ -156,9 +157,17 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
     (static / ICONS).write_text(style_of(icons, script), encoding="utf-8")
     programs = Path(app.srcdir, PROGRAMS)
     if all((programs / name).is_file() for name in ("purgecss", "esbuild", "svgo")):
-        purge(Path(app.outdir), programs / "purgecss")
-        minify(static, programs / "esbuild")
-        shorten(Path(app.outdir), programs / "svgo")
+        pictures = (Path(app.outdir, "_images"), static / "frames")
+        with ThreadPoolExecutor() as pool:  # each waits for a program of its own
+            jobs = [
+                pool.submit(shorten, folder, programs / "svgo")
+                for folder in pictures
+                if folder.is_dir()
+            ]
+            purge(Path(app.outdir), programs / "purgecss")
+            minify(static, programs / "esbuild")
+            for job in jobs:
+                job.result()
     if (live := Path(app.srcdir, LIVE)).is_dir():
         shutil.copytree(live, static / "live", dirs_exist_ok=True)
 
@@ -166,9 +175,12 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
 def purge(html: Path, program: Path) -> None:
     """Take out of style sheets what no page and no script names."""
     content = [str(path) for pattern in USED_BY for path in html.glob(pattern)]
-    for style in [path for pattern in STYLES for path in (html / "_static").glob(pattern)]:
+    styles = [path for pattern in STYLES for path in (html / "_static").glob(pattern)]
+    for style in styles:
         style.write_text(FONT.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
-        command = [program, "--css", style, "--content", *content, "--output", style]
+    for folder in {style.parent for style in styles}:  # each run reads all pages
+        inside = [style for style in styles if style.parent == folder]
+        command = [program, "--css", *inside, "--content", *content, "--output", folder]
         subprocess.run(command, check=True)
 
 
@@ -179,12 +191,10 @@ def minify(static: Path, program: Path) -> None:
     subprocess.run([program, *files, *where, "--minify", "--log-level=error"], check=True)
 
 
-def shorten(html: Path, program: Path) -> None:
+def shorten(folder: Path, program: Path) -> None:
     """Write the same pictures with shorter paths."""
-    folders = [path for name in ("_images", "_static/frames") if (path := html / name).is_dir()]
     command = [program, "--quiet", "--config", Path(__file__).with_name("svgo.config.mjs")]
-    for folder in folders:
-        subprocess.run([*command, "--folder", folder], check=True)
+    subprocess.run([*command, "--folder", folder], check=True)
 
 
 def way_to(page: str, toc: dict[str, Any], titles: Mapping[str, nodes.title]) -> str:
