@@ -399,16 +399,9 @@ class Minimax:
 class Division:
     """A search for the best division of pulls among arms; see `private_design`.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (K, r)
-        Distinct vectors, in coordinates of order one.
-    basis : array_like of int
-        Arms of which one pull each determines all contrasts; ignored with a prior.
-    noise_ratio : float
-        8 / epsilon^2.
-    prior : ndarray of shape (r, r), optional
-        Information on theta before any pull, positive definite.
+    The `vectors` are distinct, in coordinates of order one. One pull of each arm of the `basis`
+    determines all contrasts; with a `prior`, positive definite information on theta before any
+    pull, the basis is not used.
     """
 
     def __init__(

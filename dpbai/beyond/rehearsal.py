@@ -102,16 +102,8 @@ class Rehearsal:
     With a misfit, the synthetic means are linear means with a standard deviation of 0.1 over the
     arms, plus independent normal delta_i, and the estimates are those of `DPDesign`.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (K, r)
-    pulls : ndarray of int, shape (K,)
-        A design for a single phase.
-    noise_ratio : float
-        8 / epsilon^2.
-    candidates : sequence of Timetable
-        Those with fewer phases first.
-    misfit : float
+    Parameters are the vectors, shape (K, r), a design for a single phase, shape (K,), the
+    `noise_ratio`, the candidates, those with fewer phases first, and the misfit.
     """
 
     def __init__(
