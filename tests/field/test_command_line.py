@@ -305,8 +305,8 @@ def test_a_gap_that_no_arm_or_not_this_one_can_have_is_answered_by_the_largest(r
         (("--gap", 3, "--reward-range", 1, 5), "at most 2, got 3: with means that are linear in "
          "these features and lie in [1, 5], no arm can lead by more"),
         (("--gap", 0.05, "--best", "middle"), "linear in these features and lie in [0, 1], arm "
-         "middle cannot be ahead of all others: choose other features, or another arm by --best, "
-         "or add a constant by --intercept"),
+         "middle cannot be ahead of all others: choose other features, or another arm with --best, "
+         "or add a constant with --intercept"),
         (("--gap", 1e-17), "--gap must be at least 1e-06, a millionth of the reward range"),
         (("--gap", 3e-6, "--reward-range", 1, 5), "--gap must be at least 4e-06"),
     ):  # fmt: skip
@@ -352,7 +352,7 @@ def test_units_of_features_do_not_change_the_means_that_a_gap_stands_for(units):
 
 def test_the_means_taken_for_a_gap_are_told(call, folder):
     write_arms(folder / "arms.csv", ["red", "green"], np.eye(2))
-    told = "Means taken for --gap: red 0.55, green 0.45\n"
+    told = "Means assumed for --gap: red 0.55, green 0.45\n"
     options = ["--epsilon", 1, "--gap", 0.1, "--best", "red"]
     for command in ("plan", "simulate"):
         assert told in call(command, "arms.csv", "--budget", 100, *options)[1]
@@ -458,7 +458,7 @@ def test_tied_best_means_are_simulated_and_named(done, folder):
     assert '"with \\"quote\\"" or -5, was recommended in 200 of 200 runs: 100 %' in " ".join(
         out.split()
     )
-    assert "At most 0.45 below it: 100 % of runs." in out
+    assert "An arm at most 0.45 below it: 100 % of runs." in out
     assert "Mean loss of the answer: 0." in out
 
 
@@ -493,20 +493,20 @@ MISTAKES = [
     (("plan",), None, 2, "required: arms.csv, --budget"),
     (("plan", "arms.csv", "--budget", "many", "--epsilon", 1), None, 2, "invalid int value"),
     (("plan", "arms.csv", "--budg", 100, "--epsilon", 1), None, 2, "required: --budget"),
-    (("plan", "arms.csv", "--budget", 100), None, 2, "--epsilon is needed for dp-design"),
+    (("plan", "arms.csv", "--budget", 100), None, 2, "dp-design needs --epsilon, such as 1"),
     (("plan", "arms.csv", "--budget", 0, "--epsilon", 1), None, 2, "budget must be at least 1"),
     (("plan", "arms.csv", "--budget", 1, "--epsilon", 1), None, 2, "budget must be at least"),
     (("plan", "arms.csv", "--budget", 100, "--epsilon", 0), None, 2, "epsilon must be positive"),
     (("plan", "arms.csv", "--budget", 100, "--epsilon", "nan"), None, 2, "must not be NaN"),
     ((*PLAN, "--policy", "best"), None, 2, "invalid choice: 'best'"),
-    ((*PLAN, "--policy", "dp-bai-gauss"), None, 2, "--delta is needed"),
+    ((*PLAN, "--policy", "dp-bai-gauss"), None, 2, "dp-bai-gauss needs --delta"),
     ((*PLAN, "--policy", "dp-bai-gauss", "--delta", 1), None, 2, "strictly between 0 and 1"),
-    ((*PLAN, "--policy", "od-linbai"), None, 2, "--epsilon is not for od-linbai"),
-    ((*PLAN, "--delta", 0.1), None, 2, "--delta is for dp-bai-gauss only"),
+    ((*PLAN, "--policy", "od-linbai"), None, 2, "--epsilon does not apply to od-linbai"),
+    ((*PLAN, "--delta", 0.1), None, 2, "--delta applies to dp-bai-gauss only"),
     ((*PLAN, "--gap", 0), None, 2, "--gap: gap must be positive"),
     ((*PLAN, "--gap", 0.1, "--within", -1), None, 2, "--within: within must be at least 0"),
     ((*PLAN, "--gap", 0.1, "--seed", -1), None, 2, "--seed: seed must be a non-negative int"),
-    ((*PLAN, "--best", "plain"), None, 2, "--best and --within go with --gap"),
+    ((*PLAN, "--best", "plain"), None, 2, "--best and --within can be used only with --gap"),
     ((*PLAN, "--gap", 0.1, "--reward-range", 5, 1), None, 2, "argument --reward-range: "),
     ((*PLAN, "--gap", 0.99), None, 2, "no arm can lead by more"),
     ((*PLAN, "--gap", 0.1, "--best", "nobody"), None, 2, "--best must be one of the arms"),
@@ -522,12 +522,12 @@ MISTAKES = [
         "-o/--output: 'none/plan.csv' cannot be written: there is no folder none",
     ),
     (PLAN, ("arms.csv", ""), 2, "a line of column names, then lines of values"),
-    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; there are: a, b; choose one with"),
-    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "there must be features beside column arm"),
+    (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; the columns are a, b; choose one with"),
+    (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "there must be features besides column arm"),
     (PLAN, ("arms.csv", "arm,x\n"), 2, "a line of column names, then lines of values"),
     (PLAN, ("arms.csv", "arm,x\na,1\n"), 2, "features must have at least 2 rows"),
     (PLAN, ("arms.csv", "arm,x,x\na,1,2\nb,2,1\n"), 2, "distinct names"),
-    (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is in line 2 already"),
+    (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is already in line 2"),
     (PLAN, ("arms.csv", "arm,x\n,1\nb,2\n"), 2, "line 2: the arm has no name"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,two\n"), 2, "line 3: x of arm 'b' must be a number"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb,nan\n"), 2, "line 3: x of arm 'b' must be a finite"),
@@ -535,17 +535,17 @@ MISTAKES = [
     (PLAN, ("arms.csv", "arm,x\na,1\nb,1,5\n"), 2, "line 3: there must be 2 values"),
     (PLAN, ("arms.csv", "arm,x\na,1\nb\n"), 2, "line 3: there must be 2 values"),
     (PLAN, ("arms.csv", "arm\na,1\n"), 2, "line 2: there must be 1 value\n"),
-    (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "no CSV file"),
-    (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "no text in UTF-8"),
+    (PLAN, ("arms.csv", 'arm,x\na,1\n"b,2\n'), 2, "not a CSV file"),
+    (PLAN, ("arms.csv", b"arm,x\na,1\n\xff,2\n"), 2, "not text in UTF-8"),
     (MEANS, None, 2, "means.csv: No such file"),
-    (MEANS, ("means.csv", "arm,mean\nplain,0.5\n"), 2, "each arm once, and 'with space' is miss"),
+    (MEANS, ("means.csv", "arm,mean\nplain,0.5\n"), 2, "a line, but 'with space' has none"),
     (
         MEANS,
         ("means.csv", "arm,mean\nplane,0.5\n"),
         2,
-        "line 2: 'plane' is none of the arms; the nearest is plain",
+        "line 2: 'plane' is not one of the arms; did you mean plain?",
     ),
-    ((*MEANS, "--best", "plain"), None, 2, "--best goes with --gap"),
+    ((*MEANS, "--best", "plain"), None, 2, "--best can be used only with --gap"),
     ((*MEANS, "--figure", "figure.gif"), None, 2, "--figure: must end in .png or .svg"),
     ((*MEANS, "--gap", 0.1), None, 2, "not allowed with argument --means"),
     (MEANS[:-2], None, 2, "one of the arguments --means --gap is required"),
@@ -726,9 +726,9 @@ def test_a_search_without_an_answer_ends_in_exit_code_1_and_says_what_to_do(call
     gap = ("--gap", 0.1, "--best", LABELS[1], "--policies", "dp-bai")
     for words, said in (
         (("budget", "arms.csv", *gap, "--epsilon", 1e-9), "no budget up to 1e+09 is enough for "
-         "dp-bai at epsilon = inf: ask for less by --success"),
+         "dp-bai at epsilon = inf: try a smaller --success"),
         (("epsilon", "arms.csv", *gap, "--budget", 9), "9 pulls are not enough for dp-bai at any "
-         "epsilon: give a larger --budget"),
+         "epsilon: try a smaller --success"),
     ):  # fmt: skip
         code, _, err = call(*words, "--trials", 200)
         assert (code, err.count("\n")) == (1, 1)
@@ -757,8 +757,8 @@ def test_a_search_that_finds_some_shows_and_writes_these_and_names_the_others(
     assert "\nbaseline   4000" in out
     code, out, err = call("budget", *given, "--epsilons", 1, 1e-8, 1e-9)
     assert (code, err.count("\n")) == (1, 1)
-    assert "no budget up to 1e+09 is enough for baseline at epsilon = 1e-08 or less: ask" in err
-    assert "or for more --trials" in err
+    assert "no budget up to 1e+09 is enough for baseline at epsilon = 1e-08 or less: try" in err
+    assert "--within or --trials" in err
     assert pd.read_csv("found.csv")["epsilon"].tolist() == [math.inf, 1]
     assert "What epsilon means" in out
 

@@ -54,7 +54,7 @@ def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, fol
     assert call(*START, *options)[0] == 0
     code, out, _ = call("holdout", "check.json", "run.json", BENT, "--pulls", 300, "-o", "h.csv")
     assert code == 0
-    assert "Then compare: dpbai misfit run.json check.json" in out
+    assert "When both are finished: dpbai misfit run.json check.json" in out
     run, check = (dpbai.Session.resume(folder / name) for name in ("run.json", "check.json"))
     limits = linearity.limits(run.phase, linearity.holdout([4], pulls=300, epsilon=1))
     assert pd.read_csv(folder / "h.csv").to_dict("list") == {
@@ -110,7 +110,7 @@ def test_a_difference_in_a_later_phase_is_reported_without_a_proved_level(call, 
     answer("run.json", 4.0)
     out = done("misfit", "run.json")
     assert "The means are not linear" in out
-    assert "5% of cases at most (no proof covers later phases" in " ".join(out.split())
+    assert "would be at most 5% (no proof covers later phases" in " ".join(out.split())
 
 
 def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder, answer):
@@ -119,7 +119,7 @@ def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder,
     run = dpbai.Session.resume(folder / "run.json")
     for arguments, said in (
         (("misfit", "run.json"), "no phase of the run has been released yet"),
-        ((*hold, "arm 9", "--pulls", 5), "'arm 9' is none of the arms"),
+        ((*hold, "arm 9", "--pulls", 5), "'arm 9' is not one of the arms"),
         ((*hold, BENT, "--pulls", 0), "pulls must be at least 1"),
     ):
         err = refused(*arguments)
@@ -128,10 +128,10 @@ def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder,
     assert call(*hold, BENT, "--pulls", 5)[0] == 0
     answer("run.json")
     assert "check.json is not finished" in call("misfit", "run.json", "check.json")[2]
-    assert "run.json is no holdout" in call("misfit", "run.json", "run.json")[2]
-    assert "each holdout once" in call("misfit", "run.json", "run.json", "./run.json")[2]
+    assert "run.json is not a holdout" in call("misfit", "run.json", "run.json")[2]
+    assert "each holdout only once" in call("misfit", "run.json", "run.json", "./run.json")[2]
     assert "each arm to hold out once" in call(*hold, BENT, BENT, "--pulls", 5)[2]
-    assert "hold out other arms with `dpbai holdout`, such as" in call("misfit", "run.json")[1]
+    assert "out other arms with `dpbai holdout`, such as" in call("misfit", "run.json")[1]
     for command in (("misfit", "check.json", "run.json"), ("holdout", "h", "check.json", BENT)):
         pulls = ["--pulls", 5] * (command[0] == "holdout")
         assert "check.json is a holdout: name the run" in refused(*command, *pulls)
@@ -157,7 +157,7 @@ def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_n
     expected = linearity.limits(run.phases[0], plan)
     assert [limits[f"arm {arm}"] for arm in (3, 4, 5)] == pytest.approx(expected)
     answer("gone.json")
-    assert "has an arm that was withdrawn, and cannot be compared" in refused(
+    assert "has an arm that was withdrawn, so it cannot be compared" in refused(
         "misfit", "run.json", "gone.json"
     )
 
@@ -175,7 +175,7 @@ def test_holdouts_are_read_also_where_a_run_has_nothing_to_compare(call, refused
     assert call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")[0] == 0
     answer("run.json")
     assert "nosuch.json" in refused("misfit", "run.json", "nosuch.json")
-    assert "run.json is no holdout" in refused("misfit", "run.json", "run.json")
+    assert "run.json is not a holdout" in refused("misfit", "run.json", "run.json")
 
 
 def test_the_status_of_a_holdout_recommends_and_drops_no_arm(call, done, answer):
@@ -207,7 +207,7 @@ def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, refused, folde
     call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")
     err = refused("holdout", "check.json", "run.json", BENT, "--pulls", 5)
     assert "phase 1 does not estimate the mean of arm 4 from the features" in err
-    assert "does not use the features in phase 1" in err
+    assert "phase 1 does not use the features" in err
 
 
 def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, done, folder):
@@ -215,7 +215,7 @@ def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, d
     (folder / "zero.csv").write_text("arm,x\na,0\nb,0\nc,0\n")
     options = ("--budget", 400, "--epsilon", 1, "--noise", "numpy", "--policy", "dp-bai")
     assert call("start", "run.json", "zero.csv", *options)[0] == 0
-    assert "hold out other arms with `dpbai holdout`, such as a, b, c" in done("misfit", "run.json")
+    assert "out other arms with `dpbai holdout`, such as a, b, c" in done("misfit", "run.json")
     assert call("holdout", "check.json", "run.json", "a", "--pulls", 200)[0] == 0
     (folder / "rewards.csv").write_text("arm,total,count\na,100,200\n")
     done("tell", "check.json", "rewards.csv", "--seed", 1)
@@ -227,10 +227,38 @@ def test_one_number_determines_no_mean_and_it_is_said_how_to_have_sums(refused, 
     """On a line the two ends alone can lead."""
     assert call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)[0] == 0
     said = " ".join(refused("holdout", "check.json", "run.json", BENT, "--pulls", 5).split())
-    assert "it releases one number, which determines no mean" in said
-    assert "a positive --misfit, such as 0.001, releases sums" in said
+    assert "phase 1 releases one number, which determines no mean" in said
+    assert "with a positive --misfit, such as 0.001, it releases sums" in said
     answer("run.json")
-    assert "determine no mean" in " ".join(call("recommend", "run.json")[1].split())
+    said = " ".join(call("recommend", "run.json")[1].split())
+    assert "one number, which determines differences of means but no mean" in said
+    assert "without an estimate" not in said
+
+
+def test_arms_that_one_number_says_nothing_about_have_no_estimate(call, done, folder):
+    """Arm off is not on the line through a and b; others differ as their means, whatever theta."""
+    features = pd.DataFrame(
+        [[0.9, 0.1], [0.1, 0.9], [0.7, 0.3], [0.3, 0.3]], index=["a", "b", "between", "off"]
+    )
+    features.to_csv(folder / "arms.csv", index_label="arm")
+    assert call(*START, "--budget", 10**6, "--epsilon", 1, "--misfit", 0)[0] == 0
+    done("next", "run.json", "-o", "pulls.csv")
+    pulls = pd.read_csv(folder / "pulls.csv", index_col="arm")["pulls"]
+    truth = features @ [0.5, 0.3]
+    table = pd.DataFrame({"total": truth[pulls.index] * pulls, "count": pulls}).round(6)
+    table.to_csv(folder / "rewards.csv", index_label="arm")
+    done("tell", "run.json", "rewards.csv", "--seed", 1)
+    out = done("recommend", "run.json", "-o", "estimates.csv")
+    assert "It says nothing about the arms without an estimate." in " ".join(out.split())
+    estimates = pd.read_csv(folder / "estimates.csv", index_col="arm")
+    assert estimates.index.tolist() == ["a", "between", "b", "off"]
+    assert estimates.loc["off", ["estimate", "noise"]].isna().all()
+    for arm in ("between", "b"):
+        lead = estimates.loc["a", "estimate"] - estimates.loc[arm, "estimate"]
+        assert lead == pytest.approx(truth["a"] - truth[arm], abs=1e-4)
+        assert estimates.loc[arm, "noise"] > 0
+    rows = json.loads(done("status", "run.json", "--json"))["arms"]
+    assert [row["estimate"] is None for row in rows] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("options", [(), ("--misfit", "inf"), ("--one-hot",)])
@@ -257,7 +285,7 @@ def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, 
     check.record_sums({"a": (20, 200)})
     said = " ".join(done("misfit", "run.json", "check.json").split())
     assert "The means are not linear" not in said
-    assert "There is nothing to compare with the estimates of phase 1" in said
+    assert "There is nothing to compare with what phase 1 estimated" in said
     assert json.loads(done("misfit", "run.json", "check.json", "--json"))["found"] == []
 
 
@@ -270,7 +298,7 @@ def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, 
         ((), "means are linear in the features, up to deviations of about 0.04"),
         (("--misfit", 0), "means are exactly linear in the features"),
         (("--misfit", "inf"), "none. The features are ignored"),
-        (("--one-hot",), "none. The features leave all means free"),
+        (("--one-hot",), "none. The features allow all means"),
         (("--policy", "baseline"), "none. Each arm is estimated from its own rewards"),
         (("--policy", "dp-bai"), "means are exactly linear"),
         (("--policy", "dp-bai", "--categorical", "x"), "phase 1 pulls every arm, as baseline does"),
@@ -292,14 +320,14 @@ def test_plan_start_and_simulate_say_what_they_assume_of_means(options, model, c
         code, out, _ = call(*command)
         assert code == 0
         assert model in " ".join(out.split())
-    assert "If means are off from those of the table by about" in out
+    assert "If means deviate from those in the table by about" in out
 
 
 def test_a_run_that_ignores_features_has_no_notes_on_them(call, folder):
     (folder / "arms.csv").write_text("arm,x,y\na,1,2\nb,-1,-2\nc,3,6\n")
     given = ("plan", "arms.csv", "--budget", 60, "--epsilon", 1)
     code, out, _ = call(*given)
-    assert (code, "--intercept adds a" in out, "column y is" in out) == (0, True, True)
+    assert (code, "with --intercept" in out, "column y is" in out) == (0, True, True)
     code, out, _ = call(*given, "--misfit", "inf")
     assert (code, "Note:" in out) == (0, False)
 
@@ -321,8 +349,8 @@ def test_of_two_arms_a_policy_with_a_misfit_ignores_the_features_and_says_so(don
 @pytest.mark.parametrize(
     ("options", "way"),
     [
-        (("--policy", "baseline"), "This run does not rely on them."),
-        (("--misfit", "inf"), "This run does not rely on them."),
+        (("--policy", "baseline"), "This run does not rely on linear means."),
+        (("--misfit", "inf"), "This run does not rely on linear means."),
         (("--misfit", 0.02), "This run allows for deviations of about 0.02"),
     ],
 )
@@ -349,7 +377,7 @@ def test_json_has_the_fit_that_the_text_states(options, call, done, folder, answ
         assert json.loads(done(command, "run.json", "--json"))["fit"] == (fit and vars(fit))
         said = " ".join(done(command, "run.json").split())
         power = (
-            f"off by {size:g} of the reward range, this test finds it in {fit.power:.0%}"
+            f"deviate by {size:g} of the reward range, this test detects it in {fit.power:.0%}"
             if fit
             else ""
         )
@@ -370,7 +398,7 @@ def test_an_interval_without_a_misfit_is_also_given_for_the_usual_one(budget, si
     assert off.deviations
     said = " ".join(done("recommend", "run.json").split())
     assert (
-        f"For deviations from linear means of about {size} of the reward range, the interval is "
+        f"If means deviate from linear ones by about {size} of the reward range, the interval is "
         f"{off.low:.4g} to {off.high:.4g}." in said
     )
     assert dpbai.DPDesign(features, budget=budget, epsilon=9).misfit == size
@@ -389,13 +417,13 @@ def test_a_holdout_without_noise_says_that_it_is_not_private(epsilon, call):
 
 def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
     (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
-    supposed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)
+    assumed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)
     for command, more in (("budget", ("--epsilons", 2)), ("epsilon", ("--budgets", 3000))):
-        code, out, _ = call(command, "arms.csv", *supposed, *more)
+        code, out, _ = call(command, "arms.csv", *assumed, *more)
         said = " ".join(out.split())
         assert code == 0
         assert "Model of dp-bai: means are exactly linear in the features." in said
-        off = re.search(r"off by about 0.04 of the reward range, .*: dp-bai (\S+) at", said)
+        off = re.search(r"by about 0.04 of the reward range, .*: dp-bai (\S+) at", said)
         assert float(off[1]) < 0.7
 
 
@@ -407,7 +435,7 @@ def test_policies_are_compared_for_the_same_deviations(done, folder):
     policies = ("--policies", "dp-design", "baseline", "--misfit", 0.02)
     given = ("arms.csv", "--means", "means.csv", "--success", 0.6, "--trials", 20, *policies)
     said = " ".join(done("budget", *given, "--epsilons", 2).split())
-    assert "If they are off by about 0.02 of the reward range, an answer" in said
+    assert "If they deviate from these by about 0.02 of the reward range" in said
 
 
 @pytest.mark.usefixtures("folder")
@@ -421,7 +449,7 @@ def test_what_becomes_of_an_answer_is_said_for_the_misfit_that_the_policy_expect
     for more, off in (((), misfit), (("--misfit", 0.05), 0.05), (("--misfit", 0), misfit)):
         for command in ("plan", "simulate"):
             out = done(command, *given, "--epsilon", epsilon, *more, "--trials", 20)
-            assert f"by about {10 * off:g}, the best of them" in " ".join(out.split())
+            assert f"by about {10 * off:g}, the best arm" in " ".join(out.split())
 
 
 # Intervals.

@@ -65,7 +65,7 @@ def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_
     code, printed, _ = call("plan", tmp_path / "arms.csv", *SETTING)
     assert not code
     assert re.search(r"Phase 1 pulls: a (\d+), b \1, c \1\n", printed)
-    assert "--intercept adds a constant" in " ".join(printed.split())
+    assert "add a constant with --intercept" in " ".join(printed.split())
     assert "Model: none. The features are ignored.\n" in printed
 
 
@@ -82,42 +82,42 @@ def test_a_table_is_read_as_the_plain_one(data, options, tmp_path, monkeypatch):
 
 
 ANSWERED = {
-    "another name": (b"Variant;x\na;1\nb;2\n", "there are: Variant, x; choose", "--arm-column"),
+    "another name": (b"Variant;x\na;1\nb;2\n", "columns are Variant, x; choose", "--arm-column"),
     "words": (b"arm,hue,x\na,red,1\nb,blue,2\n", "hue of arm 'a' must be a number, got 'red'",
-              "--categorical hue makes indicators"),
+              "use --categorical hue for columns of words"),
     "words beside truth": (b"arm,hue,flag,x\na,red,True,1\nb,blue,NA,2\n", "hue of arm 'a' must be",
-                           "--categorical hue makes indicators"),
-    "two in capitals": (b"ARM,Arm,x\na,b,1\nc,d,2\n", "no column arm; there are: ARM, Arm, x", ""),
-    "a gap": (b"arm,x\na,1\nb,\n", "line 3: x of arm 'b' must be a number, and is missing",
+                           "use --categorical hue for columns of words"),
+    "two in capitals": (b"ARM,Arm,x\na,b,1\nc,d,2\n", "column arm; the columns are ARM, Arm", ""),
+    "a gap": (b"arm,x\na,1\nb,\n", "line 3: x of arm 'b' must be a number, but is missing",
               "leave out the line"),
     "NA": (b"\n\narm,x\na,NA\nb,1\n", "line 4: x of arm 'a'", "is missing"),
     "a decimal comma": (b'arm,x\na,"1,5"\nb,1\n', "x of arm 'a' must be a number, got '1,5'", ""),
     "a workbook": (b"PK\x03\x04\x00", "a workbook of a spreadsheet program", "as CSV (UTF-8)"),
     "an old workbook": (b"\xd0\xcf\x11\xe0\x00", "a workbook of a spreadsheet", "as CSV (UTF-8)"),
-    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "no text in UTF-8 or UTF-16", "save it"),
-    "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "no text in UTF-8", "save it"),
+    "UTF-16 without a mark": (PLAIN.encode("utf-16-le"), "not text in UTF-8 or UTF-16", "save it"),
+    "Latin-1": ("arm,x\ncaf\u00e9,1\nb,2\n".encode("latin-1"), "not text in UTF-8", "save it"),
     "an indicator's name": (b"arm,tone,tone=warm\na,warm,1\nb,cold,0\n",
                             "two features would have the name tone=warm", "rename the column"),
     "two columns without a name": (b"arm,,\na,1,2\nb,2,1\n", "must have distinct names; "
-                                   "columns 2, 3 have none", ""),
+                                   "columns 2, 3 have no name", ""),
     "a thousand": (b"arm;x\na;999,5\nb;1.250\n", "line 3: x of arm 'b' has a point, got '1.250', "
-                   "and a number in line 2 a comma", "use one decimal sign for all numbers"),
+                   "but a number in line 2 has a comma", "the same decimal sign for all numbers"),
     "another column's comma": (b"arm;x;y\na;1;0,5\nb;1.250;1\n", "line 3: x of arm 'b' has a "
-                               "point", "no sign for thousands"),
+                               "point", "no thousands separators"),
     "a percentage": (b"arm,x\na,30%\nb,1\n", "x of arm 'a' must be a number, got '30%': write it "
-                     "with a decimal point", "without a sign for thousands, %, currency or unit"),
+                     "with a decimal point", "thousands separators, %, currency sign or unit"),
     "a currency": (b"arm,x\na,$3\nb,1\n", "got '$3': write it", "without"),
     "a currency behind": ("arm,x\na,3 \u20ac\nb,1\n".encode(), "write it", "without"),
     "a unit": (b"arm,x\na,3 kg\nb,1\n", "got '3 kg': write it", "without"),
     "thousands": (b'arm,x\na,"1,250.5"\nb,1\n', "got '1,250.5': write it", "without"),
     "a carriage return": (b"arm,x\na,1\nb\rc,2\n", "a carriage return without a line feed", ""),
-    "a carriage return in quotes": (b'arm,x\na,1\n"b\rc",2\n', "line 3: a carriage return", ""),
+    "a carriage return in quotes": (b'arm,x\na,1\n"b\rc",2\n', "line 3: there is a carriage", ""),
     "two lines in a name": (b'arm,x\na,1\n"b\nc",2\n', "name of an arm must be one line", ""),
     "an escape in a name": (b"arm,x\na,1\n\x1b[2J,2\n", "line 3: the name of an arm must be one",
-                            "replace all others by spaces"),
+                            "replace all others with spaces"),
     "an escape in a column": (b"arm,x\x1b\na,1\nb,2\n", "names of columns must be one line", ""),
     "a strange separator": (b"sep=:\narm:x\na:1\nb:2\n", "separated by a comma, a semicolon", ""),
-    "one arm twice": ("arm,x\ncaf\u00e9,1\ncafe\u0301,2\n".encode(), "is in line 2 already", ""),
+    "one arm twice": ("arm,x\ncaf\u00e9,1\ncafe\u0301,2\n".encode(), "is already in line 2", ""),
 }  # fmt: skip
 
 
@@ -137,9 +137,9 @@ def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_d
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("warm", "", "cold"), "seems to be missing: leave out the line, or write a word"),
+    [(("warm", "", "cold"), "seems to be missing: leave out the line, or use a word"),
      (("warm", "NA", "cold"), "line 3: category NA of tone seems to be missing"),
-     (("warm", "Warm", "cold"), "category Warm of tone differs from warm in capitals or spaces"),
+     (("warm", "Warm", "cold"), "Warm of tone differs from warm only in capitals or spaces"),
      (("red hot", "red  hot", "cold"), "write both in the same way"),
      (("warm", "a\x1bb", "cold"), "a category of tone must be one line")],
 )  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_name_of_a_column_that_is_not_there_is_told_with_those_that_are(refuse
     (tmp_path / "arms.csv").write_text(PLAIN)
     for option in ("--features", "--categorical", "--arm-column"):
         err = refused("plan", "arms.csv", *SETTING, option, "hue")
-        assert "there is no column hue; there are: arm, x, y" in err
+        assert "there is no column hue; the columns are arm, x, y" in err
         assert option in err
 
 
@@ -243,7 +243,7 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
     for more in ((), ("--intercept",)):
         _, out, _ = call("plan", "arms.csv", *setting, *more)
         assert ("no combination of the features is constant" in out) == (not more)
-        assert ("--intercept adds a constant" in " ".join(out.split())) == (not more)
+        assert ("add a constant with --intercept" in " ".join(out.split())) == (not more)
         arguments = ("--means", "means.csv", "--trials", 300, *more, "-o", "counts.csv")
         assert call("simulate", "arms.csv", *setting, *arguments)[0] == 0
         counts = pd.read_csv(tmp_path / "counts.csv")
@@ -252,7 +252,7 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
     assert found["--intercept",] > 0.25
     code, out, _ = call("start", "run.json", "arms.csv", *setting)
     assert code == 0
-    assert "--intercept adds a constant" in " ".join(out.split())
+    assert "add a constant with --intercept" in " ".join(out.split())
     others = call("plan", "arms.csv", *setting[:4], "--policy", "baseline")[1]
     assert "constant" not in others
 
@@ -265,7 +265,7 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
         ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "two": [2, 2, 2, 2], "y": [4, 2, 5, 2]},
          ["each of the columns two, y is a combination", "1 of the 4 arms cannot be the best"]),
         ({"one": [1, 1, 1, 1], "x": [3, 1, 4, 1], "f": [0, 0, 0, 0], "y": [1, 0, 0, 1]},
-         ["column f is 0 for all arms, and adds no information: leave it out with"]),
+         ["column f is 0 for all arms, and adds no information: leave it out by"]),
         ({"one": [1, 1, 1, 1], "f": [0, 0, 0, 0], "x": [3, 1, 4, 1], "y": [5, 3, 6, 3]},
          ["column f is 0 for all arms", "column y is a combination", "cannot be the best"]),
         ({"f": [0, 0, 0, 0], "g": [0, 0, 0, 0]}, ["no combination of the features is constant",
@@ -277,7 +277,7 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
         ({"one": [1, 1, 1, 1], "row": [1, 2, 3, 4]}, ["column row is used as a feature", "b, c"]),
         ({"one": [1, 1, 1, 1], "price": [17, 3, 12, 5]}, ["features: c, d."]),
         ({"w": [0, 0, 3, 0], "x": [1, 2, 4, 8], "y": [1, 0, 0, 1], "z": [0, 1, 1, 0]},
-         ["the 4 arms have 4 independent features", "dp-bai is then baseline"]),
+         ["the 4 arms have 4 independent features", "dp-bai equals baseline"]),
         ({"x": [1, 2, 4, 8]}, ["no combination of the features is constant", "features: a, b, c."]),
             ({"x": [-1, 0, 0, 1]}, ["no combination of the features is constant",
                                     "no arm can be ahead of all others"]),
@@ -287,7 +287,7 @@ def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, said):
     features = np.array(list(columns.values()), dtype=float).T
     arms = tables.Arms(tuple("abcd"), features, tuple(columns), tuple(columns))
     notes = advice.notes(arms)
-    if "dp-bai is then baseline" in said:
+    if "dp-bai equals baseline" in said:
         notes += [notes[0]]
     assert len(notes) == len(said)
     for note, part in zip(notes, said, strict=True):
@@ -309,12 +309,12 @@ def test_advice_on_indicators_names_what_an_option_can_name(tmp_path):
 
     notes = notes_of("day", "week")
     assert "column week=work is a combination of the columns before" in notes[0]
-    assert "leave week out with --features" in notes[0]
+    assert "leave week out by naming the others with --features" in notes[0]
     notes = notes_of("week", "day")
     assert "column day=sun is a combination" in notes[0]
     assert "adds no information, but does no harm" in notes[0]
     (hint,) = (note for note in notes_of("genres") if "lists" in note)
-    assert "column genres holds lists, such as Adventure|Drama" in hint
+    assert "column genres contains lists, such as Adventure|Drama" in hint
     assert "each of the 3 words" in hint
     assert "table['genres'].str.get_dummies('|')" in hint
     assert not any("lists" in note for note in notes_of("scene"))
@@ -335,7 +335,9 @@ def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features
 ):
     (tmp_path / "arms.csv").write_text("arm\nred\ngreen\nblue\n")
     (tmp_path / "more.csv").write_text("arm,price,shop\nred,1,x\ngreen,,\nblue,7,y\n")
-    assert "with --one-hot each arm has its own feature" in refused("plan", "arms.csv", *SETTING)
+    assert "use --one-hot, which gives each arm its own feature" in refused(
+        "plan", "arms.csv", *SETTING
+    )
     baseline = ("--policy", "baseline")
     expected = call("plan", "arms.csv", *SETTING, *baseline)
     assert expected[0] == 0
@@ -347,7 +349,7 @@ def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features
     assert call("study", "arms.csv", "--policies", "baseline", "--budgets", 99, "--epsilons", 1,
                 "--gap", 0.5, "--trials", 9)[0] == 0  # fmt: skip
     for more in (("--features", "price"), ("--categorical", "shop")):
-        assert "cannot be combined with --features and --categorical" in refused(
+        assert "cannot be combined with --features or --categorical" in refused(
             "plan", "more.csv", *SETTING, "--one-hot", *more
         )
 
@@ -387,24 +389,24 @@ def test_rewards_are_read_by_the_names_of_their_columns(text, options, done, beg
 
 
 REFUSED = {
-    "no names": ("green,3.731\n\"re,d\",2\n", "its first line must hold the names"),
-    "no names, words": ("a,half a point 731\nb,none\n", "its first line must hold"),
-    "no names, a sign": ("a,\u22120.731\nb,\u22120.5\n", "its first line must hold"),
+    "no names": ("green,3.731\n\"re,d\",2\n", "its first line must contain the names"),
+    "no names, words": ("a,half a point 731\nb,none\n", "its first line must contain"),
+    "no names, a sign": ("a,\u22120.731\nb,\u22120.5\n", "its first line must contain"),
     "no names, twice": ("0.731,0.731\nb,1\n", "the columns must have distinct names"),
-    "no names, an escape": ("a,0.731\x1b\nb,1\n", "its first line must hold"),
+    "no names, an escape": ("a,0.731\x1b\nb,1\n", "its first line must contain"),
     "a percentage": ("arm,reward\ngreen,731%\n", "write it with a decimal point"),
-    "a point and a comma": ("arm;reward\ngreen;2,731\ngreen;2.731\n", "has a point, and a number"),
-    "no names, truth": ("green,True\ngreen,False\n", "its first line must hold the names"),
+    "a point and a comma": ("arm;reward\ngreen;2,731\ngreen;2.731\n", "has a point, but a number"),
+    "no names, truth": ("green,True\ngreen,False\n", "its first line must contain the names"),
     "other names": ("which,stars\ngreen,3.731\n", "choose one with --arm-column"),
     "below the range": ("arm,reward\ngreen,0.731\n", "line 2: reward must lie in [1, 5]"),
     "above the range": ("arm,reward\ngreen,5.731\n", "line 2: reward must lie in [1, 5]"),
     "sums": ("arm,total,count\ngreen,15.731,3\n", "total must lie in [1, 5] times count"),
     "no reward": ("arm,total,count\ngreen,0.731,0\n", "count must be a whole number, at least 1"),
     "both": ("arm,reward,total,count\ngreen,1.731,2,3\n", "with --reward-column"),
-    "a near name": ("arm,reward\nGren,3.731\n", "none of the arms; the nearest is green"),
-    "no near name": ("arm,reward\nxyz,3.731\n", "none of the arms\n"),
-    "columns exchanged": ("arm,reward\n3.731,green\n", "none of the arms\n"),
-    "a gap": ("arm,reward\ngreen,\n", "is missing; leave out the line"),
+    "a near name": ("arm,reward\nGren,3.731\n", "not one of the arms; did you mean green?"),
+    "no near name": ("arm,reward\nxyz,3.731\n", "not one of the arms\n"),
+    "columns exchanged": ("arm,reward\n3.731,green\n", "not one of the arms\n"),
+    "a gap": ("arm,reward\ngreen,\n", "is missing: leave out the line"),
 }  # fmt: skip
 
 
@@ -462,7 +464,7 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, done, refused
     assert {row["arm"]: row["estimate"] for row in told["estimates"]} == session.estimates
 
 
-def test_supposed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_path):
+def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_path):
     """Stars from 1 to 5 are 1 + 4 m: the same runs, with means, gaps and losses in stars."""
     (tmp_path / "arms.csv").write_text(PLAIN.replace("arm", "Leaflet"))
     means = np.array([0.2, 0.5, 0.75])
@@ -495,7 +497,7 @@ def test_supposed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp
     chances = [re.findall(r"with probability (\S+)", text[3]) for text in (said, shown)]
     assert chances[0] == chances[1] != []
     assert "rewards 1 and 5" in shown[3]
-    losses = [float(re.search(r"is then (\S+)[.] ", text[3])[1]) for text in (said, shown)]
+    losses = [float(re.search(r"is then (\S+) below", text[3])[1]) for text in (said, shown)]
     assert losses[1] == pytest.approx(4 * losses[0], rel=0.01)
     levels = [float(re.search(r"--gap: \S+ (\S+),", text[3])[1]) for text in (said, shown)]
     assert levels[1] == pytest.approx(1 + 4 * levels[0], rel=0.01)
@@ -538,8 +540,8 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, done, begun, monkeypa
     assert len(answers) == len(lines)  # a client waits for each
     assert answers[0] == {"missing": total - 1}
     assert all("error" in answer for answer in answers[1:11])
-    assert "the nearest is green" in answers[3]["error"]
-    assert "arm, reward and perhaps batch, each of them once" in answers[9]["error"]
+    assert "did you mean green?" in answers[3]["error"]
+    assert "arm, reward and optionally batch, each once" in answers[9]["error"]
     assert "731" not in out
     assert [answer["missing"] for answer in answers[11:-1]] == list(range(total - 2, 0, -1))
     session = dpbai.Session.resume(begun / "run.json")
@@ -615,7 +617,7 @@ def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
         f"out in phase {phase}" for phase in report["phase"][1:]
     ]
     assert report["phase"].is_monotonic_decreasing
-    assert "Compare within a phase only" in out
+    assert "Compare estimates of the same phase only" in out
     deviations = [session.deviations[arm] for arm in report["arm"]]
     assert list(report["noise"]) == pytest.approx(deviations)
 
@@ -675,7 +677,7 @@ def test_one_is_singular_in_what_is_counted(done, refused, tmp_path):
         assert f"{sum(asked.values()) - 1} rewards of {arms}.\n" in done(
             "tell", "run.json", "most.csv"
         )
-        assert f"1 reward of phase {phase} is missing, see" in refused("recommend", "run.json")
+        assert f"1 reward of phase {phase} is missing. `dpbai" in refused("recommend", "run.json")
         out = done("tell", "run.json", "last.csv")
         assert "Recorded 1 reward of 1 arm.\n" in out
         assert f"Phase {phase} is complete and released. {stay}" in out

@@ -84,7 +84,7 @@ def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
         assert err.getvalue() == ""
     else:
         told = err.getvalue()
-        assert told.startswith("dpbai: note: nothing can be written to stdout; the answer is:\n")
+        assert told.startswith("dpbai: note: stdout cannot be written to; the answer is:\n")
     if stream in ("full", "pipe"):
         out.close()
     said = {
@@ -214,7 +214,7 @@ def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the
         return session
 
     monkeypatch.setattr(steps, "resumed", slow)
-    assert "phase 1 was completed in the meantime" in refused("end-phase", "run.json")
+    assert "phase 1 was completed and released in the meantime" in refused("end-phase", "run.json")
     assert len(dpbai.Session.resume(begun / "run.json").released) == 1
 
 
@@ -248,7 +248,7 @@ def test_a_total_of_rewards_at_the_end_of_a_decimal_range_is_taken(total, call, 
 
 
 def test_a_run_ends_without_an_arm_that_was_withdrawn(call, done, refused, begun):
-    assert "the nearest is plain" in refused("withdraw", "run.json", "plane")
+    assert "did you mean plain?" in refused("withdraw", "run.json", "plane")
     out = done("withdraw", "run.json", "plain")
     assert out.startswith("plain is withdrawn.\nPhase 1 needs: fl\u00fcr")
     assert "plain" not in call("next", "run.json")[1]
@@ -266,9 +266,7 @@ def test_a_report_tells_the_interval_and_the_guarantee_of_a_group(call, begun):
     session = finish(begun / "run.json")
     interval = session.interval()
     out = " ".join(call("recommend", "run.json")[1].split())
-    assert (
-        f"between {interval.low:.4g} and {interval.high:.4g}: such an interval is right in" in out
-    )
+    assert f"between {interval.low:.4g} and {interval.high:.4g}: in at least 95% of runs" in out
     moved = f"Noise moves the estimate by at most {interval.noise:.4g}, sampling by"
     assert f"{moved} {interval.sampling:.4g}." in out
     told = json.loads(call("recommend", "run.json", "--json", "--group", 3)[1])
@@ -287,7 +285,7 @@ def test_a_ledger_tells_what_runs_cost_together(call, done, refused, begun):
     (begun / "copy.json").write_bytes((begun / "a.json").read_bytes())
     files = ("a.json", "b.json", "c.json", "copy.json")
     out = done("ledger", *files, "-o", "ledger.csv")
-    assert "Not counted, as copies of others: copy.json" in out
+    assert "Not counted, as they are copies: copy.json" in out
     assert "epsilon = 2, delta = 0" in " ".join(out.split())
     assert (begun / "ledger.csv").read_text().startswith("run,population,epsilon,delta,released\n")
     told = json.loads(call("ledger", *files, "run.json", "--group", 2, "--json")[1])

@@ -1,8 +1,8 @@
-"""The command line: from a table of arms to a private recommendation, and the studies around it.
+"""The command line: from a table of arms to a private recommendation, and simulations around it.
 
-An error is one line on stderr and an exit code, never a traceback: 2 where the user can change what
-is wrong (the call, a file, the state of a session), 1 for a failure on the way (a full disk, a
-search without a result).
+An error is one line on stderr and an exit code, never a traceback: 2 if the user can correct it
+(in the command, a file, or the state of a session), 1 for other failures, such as a full disk or a
+search without a result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
-            stream.reconfigure(errors="backslashreplace")  # where its encoding lacks a character
+            stream.reconfigure(errors="backslashreplace")  # for characters that its encoding lacks
     try:
         return _main(argv)
     except KeyboardInterrupt:
@@ -43,29 +43,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     given = parser().parse_args(argv)
-    # All that computes comes after help has been given.
+    # Imported only now, so that help does not wait for them.
     from dpbai.beyond.planning import SearchError
     from dpbai.field.session import SessionError
 
     interrupted = "interrupted"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        # These are for the authors of the packages that this one uses.
+        # Deprecations concern the authors of packages, not the user.
         warnings.simplefilter("ignore", DeprecationWarning)
         notes: list[str] = []
         warnings.showwarning = lambda message, *_, **__: notes.append(f"note: {message}")
         try:
             if given.command in STEPS and current_thread() is main_thread():
                 interrupted += "; `dpbai status` shows what has been recorded"
-                # An exception, in place of the end of the process, so that this is printed.
+                # An exception instead of the end of the process, so that the message is printed.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             _run(given)
-            for note in notes:  # none beside an error, which is one line
+            for note in notes:  # not printed with an error, which is one line
                 complain(note)
             if sys.stdout and not sys.stdout.closed:
                 sys.stdout.flush()
         except BrokenPipeError:
-            pass  # whatever read the output has ended, for instance `head`
+            pass  # the reader of the output has ended, for instance `head`
         except KeyboardInterrupt:
             return _failed(interrupted, INTERRUPTED)
         except SearchError as error:
@@ -82,7 +82,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _run(given: argparse.Namespace) -> None:
-    """Execute a command, print its answer, and write its table and its figure."""
+    """Execute a command, print its answer, and write its table and figure."""
     from dpbai.beyond.planning import SearchError
     from dpbai.field.cli import answers
     from dpbai.field.session.rewards import checked_range
@@ -90,7 +90,7 @@ def _run(given: argparse.Namespace) -> None:
     refuse_to_overwrite(given)
     if given.figure:
         import_module("dpbai.field.figures")  # with an error if Matplotlib is missing
-        import_module("matplotlib").use("Agg")  # which opens no window
+        import_module("matplotlib").use("Agg")  # draws without a window
     if "reward_range" in given:
         try:
             given.reward_range = checked_range(given.reward_range)
@@ -98,7 +98,7 @@ def _run(given: argparse.Namespace) -> None:
             raise ValueError(f"argument --reward-range: {error}") from error
     answer = function(given.command)(given)
     columns = answer.columns or given.columns
-    # What was saved must be acknowledged.
+    # What has been saved must be reported even if stdout fails.
     saved = given.command in (*STEPS, "start", "holdout")
     with acknowledging() if saved else nullcontext():
         answer.show(columns, as_json=given.json)
@@ -106,12 +106,12 @@ def _run(given: argparse.Namespace) -> None:
         with Path(given.output).open("w", encoding="utf-8", newline="") as opened:
             answers.write(columns, answer.rows, opened)
     if given.figure and answer.draw:
-        # The same bytes each time: an SVG without a date and without random names.
+        # An SVG without a date and random names, so that equal figures are equal files.
         dated = {"Date": None} if given.figure.endswith(".svg") else {}
         with import_module("matplotlib").rc_context({"svg.hashsalt": "dpbai"}):
             answer.draw().savefig(given.figure, bbox_inches="tight", metadata=dated)
     if answer.failed:
-        raise SearchError(f"{'; '.join(answer.failed)}: {answer.way}")
+        raise SearchError(f"{'; '.join(answer.failed)}: {answer.remedy}")
 
 
 def _failed(reason: object, code: int) -> int:

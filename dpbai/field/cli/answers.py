@@ -1,4 +1,4 @@
-"""What commands answer: text and a table, printed, or written as CSV or JSON."""
+"""The answers of commands: text and a table, printed, or written as CSV or JSON."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Rows = Sequence[Sequence[object]]
 """The rows of a table; None and NaN are blank in it."""
 
 _MOST_ROWS = 30
-_COLUMNS = 80
+_LINE_WIDTH = 80
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answers: paragraphs above and below a table, of which `draw` makes a figure.
+    """The answer of a command: paragraphs above and below a table, and a function for a figure.
 
-    Printed as JSON it is the `facts`, and the rows of the table by the name `name`. A table that is
-    not `shown` is for --output and --figure only. Its columns are those that the command declares,
-    unless they are given. If searches have `failed`, the command ends in an error with a `way` out.
+    As JSON it consists of the `facts` and, under the key `name`, the rows of the table. A table
+    that is not `shown` is for --output and --figure only. The columns are by default those that the
+    command declares. If searches have `failed`, the command ends with an error and a `remedy`.
     """
 
     rows: Rows | None = None
@@ -38,7 +38,7 @@ class Answer:
     shown: bool = True
     columns: Columns = ()
     failed: Sequence[str] = ()
-    way: str = ""
+    remedy: str = ""
 
     def show(self, columns: Columns, *, as_json: bool) -> None:
         """Print the answer."""
@@ -61,21 +61,21 @@ def write(columns: Columns, rows: Rows, opened: TextIO) -> None:
 
 
 def show(columns: Columns, rows: Rows) -> None:
-    """Print the first rows of a table, aligned, with four digits of each number."""
+    """Print the first rows of a table, aligned, with four significant digits."""
     lines = [columns, *(list(map(_shown, row)) for row in rows[:_MOST_ROWS])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print(" ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
     if len(rows) > _MOST_ROWS:
         more = plural(len(rows) - _MOST_ROWS, "more row")
-        print(f"... and {more}: --output FILE writes them all")
+        print(f"... and {more}: --output FILE writes all rows")
 
 
 def say(*texts: str | None) -> None:
-    """Print paragraphs in 80 columns; text of several lines as it is, and nothing for None."""
+    """Print paragraphs in 80 columns; leave texts of several lines as they are, and skip None."""
     for text in (text for text in texts if text is not None):
         hang = "  " if text.startswith("Note: ") else ""
-        wrapped = textwrap.fill(text, _COLUMNS, subsequent_indent=hang, break_on_hyphens=False)
+        wrapped = textwrap.fill(text, _LINE_WIDTH, subsequent_indent=hang, break_on_hyphens=False)
         print(text if "\n" in text else wrapped)
 
 
@@ -85,7 +85,7 @@ def records(columns: Columns, rows: Rows) -> list[dict[str, Any]]:
 
 
 def show_json(value: Any) -> None:
-    """Print one line of JSON, at once; infinity is "inf", NaN is null."""
+    """Print and flush one line of JSON; infinity becomes "inf" and NaN null."""
     print(json.dumps(_finite(value), allow_nan=False), flush=True)
 
 
@@ -100,7 +100,7 @@ def _finite(value: Any) -> Any:
 
 
 def _cell(value: object, number: Callable[[float], str]) -> str:
-    """Return the text of a cell, in which `number` formats floating-point numbers."""
+    """Return the text of a cell; `number` formats floating-point numbers."""
     if value is None or value != value:
         return ""
     return number(float(value)) if isinstance(value, float) else str(value)

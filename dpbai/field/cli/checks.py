@@ -1,4 +1,4 @@
-"""Whether the releases of a run fit means that are linear in the features: holdout and misfit."""
+"""The commands holdout and misfit, which check whether means are linear in the features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import dpbai
 from dpbai._check import FloatArray
 from dpbai.beyond import linearity
 from dpbai.beyond.linearity import Holdout
-from dpbai.field.cli.advice import LEVEL, fitted, model
+from dpbai.field.cli.advice import LEVEL, fitted, model, unbiased
 from dpbai.field.cli.answers import Answer
 from dpbai.field.cli.run import arm_named, missing, resumed
 from dpbai.field.cli.sheets import listed, quoted
@@ -24,11 +24,11 @@ from dpbai.phase import Phase
 _ROUNDING = 1e-6
 
 Compared = tuple[str, Phase, tuple[float, ...], int | None]
-"""What is compared with phase 1: its name, plan and release, and how many arms it may have had."""
+"""What is compared with phase 1: a name, plan and release, and the `candidates` of `limits`."""
 
 
 def holdout(given: argparse.Namespace) -> Answer:
-    """Begin a holdout of a run, in a session file of its own."""
+    """Start a holdout of a run, in a session file of its own."""
     run, first, modelled = _checkable(given.run)
     names = sorted({arm_named(run, name) for name in given.held_out}, key=run.labels.index)
     if len(names) < len(given.held_out):
@@ -37,7 +37,7 @@ def holdout(given: argparse.Namespace) -> Answer:
     if own := [run.labels[arm] for arm in arms if arm not in modelled]:
         raise ValueError(
             f"phase 1 does not estimate the mean of {listed(map(quoted, own))} from the features, "
-            f"so that holding it out checks nothing: {_others(run, first, modelled)}"
+            f"so a holdout of it checks nothing: {_others(run, first, modelled)}"
         )
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
@@ -55,12 +55,13 @@ def holdout(given: argparse.Namespace) -> Answer:
         list(zip(names, plan.pulls, limits.tolist(), strict=True)),
         above=[f"{given.session} is ready."],
         below=[
-            "limit: how far the mean of the new rewards and the estimate of phase 1 can be apart "
-            f"if means are linear in the features, in {1 - LEVEL:.0%} of cases. A mean that is "
-            "off by twice as much is noticed as often.",
+            "limit: if means are linear in the features, the mean of the new rewards and the "
+            "estimate of phase 1 differ by at most this much, with probability "
+            f"{1 - LEVEL:.0%}. A deviation of twice the limit is detected with the same "
+            "probability.",
             *(f"Note: {remark}." for remark in dpbai.certificate(policy).remarks),
             missing(session),
-            f"Then compare: dpbai misfit {given.run} {given.session}",
+            f"When both are finished: dpbai misfit {given.run} {given.session}",
         ],
     )
 
@@ -89,70 +90,68 @@ def misfit(given: argparse.Namespace) -> Answer:
     proof = "" if proved else " (no proof covers later phases, whose pulls depend on phase 1)"
     verdict = (
         "No difference exceeds its limit: these comparisons do not contradict linear means. They "
-        "may miss means that are off by less than twice the limit."
+        "may miss deviations of less than twice the limit."
     )
     if found:
         verdict = (
-            f"The means are not linear in the features: {listed(map(quoted, sorted(found)))} "
-            "differ by more than the limit, and if means were linear, this would happen in "
-            f"{LEVEL:.0%} of cases at most{proof}. Give the next run other features, a larger "
+            "The means are not linear in the features: the difference exceeds its limit for "
+            f"{listed(map(quoted, sorted(found)))}. With linear means, the probability of this "
+            f"would be at most {LEVEL:.0%}{proof}. Give the next run other features, a larger "
             "--misfit, or --one-hot."
         )
     elif not rows:
         verdict = (
-            "There is nothing to compare with the estimates of phase 1 that use the features: "
+            "There is nothing to compare with what phase 1 estimated from the features: "
             f"{_others(run, first, modelled)}."
         )
-    says, fit = fitted(run)
+    fit_text, fit = fitted(run)
     return Answer(
         rows or None,
-        below=[verdict, *notes, model(run.policy), says],
+        below=[verdict, *notes, model(run.policy), fit_text],
         facts={"found": sorted(found), "fit": fit and vars(fit)},
     )
 
 
 def _checkable(path: str) -> tuple[Session, Phase, Set[int]]:
-    """Return a run, its plan of phase 1, and the arms that this estimates from the features.
+    """Return a run, its plan of phase 1, and the arms that phase 1 estimates from the features.
 
     ValueError if it is a holdout, SessionError if rewards of phase 1 are missing.
     """
     run = resumed(path)
     if isinstance(run.policy, Holdout):
-        raise ValueError(f"{path} is a holdout: name the run that it checks first")
+        raise ValueError(f"{path} is a holdout: name the run that it checks instead")
     first = (*run.phases, run.phase)[0]
     assert first is not None
     if run.released and run.released[0].pulls != first.pulls:
         raise SessionError(
-            "rewards of phase 1 are missing, because an arm was withdrawn: what the model computes "
-            "from them is biased, and cannot be compared"
+            "rewards of phase 1 are missing, because an arm was withdrawn: its estimates are "
+            "biased, and cannot be compared"
         )
     return run, first, _by_features(first, run.policy.features)
 
 
 def _by_features(phase: Phase, features: FloatArray) -> set[int]:
-    """Return the arms whose means a phase estimates otherwise than by their own rewards alone.
+    """Return the arms whose means a phase estimates not only from their own rewards.
 
-    Of two arms it may release their difference, which determines no mean. Means of arms without
-    features are 0 by the model, without any reward.
+    A phase that releases the difference of two arms estimates no mean. An arm whose features are
+    all 0 has mean 0 by the model, without any reward.
     """
     active, weights = np.array(phase.active), phase.decoder @ phase.release
-    off = np.abs(weights @ features[list(phase.pulled)] - features[active])
-    determined = (off <= _ROUNDING * np.abs(features).max(axis=0)).all(axis=1)
     own = np.equal.outer(active, phase.pulled)
     weights[own] = 0
     modelled = (np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING) | ~own.any(axis=1)
-    return set(active[determined & modelled].tolist())
+    return set(active[unbiased(phase, features) & modelled].tolist())
 
 
 def _others(run: Session, first: Phase, modelled: Set[int]) -> str:
-    """Return which arms can be held out."""
+    """Return which arms a holdout can check, or why there are none."""
     if not modelled and len(first.pulled) > first.coordinates == 1 and len(first.active) > 2:
         return (
-            "it releases one number, which determines no mean; a run with a positive --misfit, "
-            "such as 0.001, releases sums"
+            "phase 1 releases one number, which determines no mean; with a positive --misfit, "
+            "such as 0.001, it releases sums"
         )
     if not modelled:
-        return "this run does not use the features in phase 1, and needs no such check"
+        return "phase 1 does not use the features, and needs no such check"
     others = listed((quoted(run.labels[arm]) for arm in sorted(modelled)), 40)
     return f"hold out other arms with `dpbai holdout`, such as {others}"
 
@@ -167,27 +166,27 @@ def _phases(run: Session, notes: list[str]) -> Iterator[Compared]:
             notes.append(f"Phase {plan.index} released a difference of two means, and no mean.")
             continue
         if released.pulls != plan.pulls:
-            notes.append(f"Phase {plan.index} is not compared, as rewards are missing.")
+            notes.append(f"Phase {plan.index} is not compared, because rewards are missing.")
             continue
-        # Which arms it has, the first release has decided.
+        # The first release has decided which arms it has.
         yield f"phase {plan.index}", plan, released.statistic, len(first.active)
 
 
 def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
     """Yield the holdouts in these files, with arms numbered as in the run."""
     if len({Path(path).resolve() for path in paths}) < len(paths):
-        raise ValueError("name each holdout once: it would be compared twice")
+        raise ValueError("name each holdout only once: it would be compared twice")
     for path in paths:
         session = resumed(path)
         if not isinstance(session.policy, Holdout):
-            raise ValueError(f"{path} is no holdout: `dpbai holdout` makes one")
+            raise ValueError(f"{path} is not a holdout: `dpbai holdout` starts one")
         if session.reward_range != run.reward_range or not {*session.labels} <= {*run.labels}:
-            raise ValueError(f"{path} is a holdout of another run: its arms or its range differ")
+            raise ValueError(f"{path} is a holdout of another run: its arms or reward range differ")
         if not session.finished:
             raise SessionError(f"{path} is not finished: see `dpbai next {path}`")
         (plan,), (released,) = session.phases, session.released
         if released.pulls != plan.pulls:
-            raise SessionError(f"{path} has an arm that was withdrawn, and cannot be compared")
+            raise SessionError(f"{path} has an arm that was withdrawn, so it cannot be compared")
         arms = tuple(run.labels.index(label) for label in session.labels)
         yield path, replace(plan, active=arms, pulled=arms), released.statistic, None
 

@@ -1,4 +1,4 @@
-"""The commands that suppose means: simulate, study, budget, epsilon; and --gap of plan."""
+"""The commands that assume means: simulate, study, budget, epsilon; and --gap of plan."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from dpbai.phase import Policy
 from dpbai.simulate import Simulation, simulate
 from dpbai.study import study, takes_epsilon
 
-_MOST_ARMS = 40  # looked at as the best arm
+_MOST_ARMS = 40  # tried as the best arm
 _LEAST_TRIALS = 200  # for each of them
 _MOST_MEANS = 12  # printed
 _OFF_TRIALS, _LOSS_TRIALS = 200, 1000
-_TABLES = 20  # of means that are off from linear ones
-_MOST_PULLS = 10**9  # the default of the search
+_TABLES = 20  # of means that deviate from linear ones
+_MOST_PULLS = 10**9  # the largest budget of the search, by default
 _LARGEST_EXPONENT = 700.0
 _BUDGET_ROW = "{:<13}{:>8}{:>10}{:>9}{:>10}{:>11}{:>11}{:>8}"
 _STUDY_SHOWN = [
     "policy", "budget", "epsilon", "trials", "success_rate", "low", "high", "regret", "within",
-]  # what 80 columns hold  # fmt: skip
+]  # which fit into 80 columns  # fmt: skip
 _MEANING = (
     "What epsilon means: two sets of rewards are neighbours if they differ in one reward of one "
-    "pull. An observer of everything that a run releases, who knows all rewards but one, can "
-    "improve the odds of a guess about that one by a factor of at most e^epsilon (for "
-    "dp-bai-gauss: up to a further probability of delta). A guess that was right with probability "
-    "50 % is right with at most"
+    "pull. An observer who sees everything that a run releases, and knows all rewards except one, "
+    "can improve the odds of a guess about that one by a factor of at most e^epsilon (for "
+    "dp-bai-gauss: up to an additional probability of delta). A guess that was right with "
+    "probability 50 % is then right with probability at most"
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Supposed:
-    """Supposed means of arms, of rewards in [0, 1]; other lengths are in the units of rewards."""
+class Assumed:
+    """Means that are assumed for the arms, on the scale where rewards lie in [0, 1]."""
 
     given: argparse.Namespace
     arms: Arms
@@ -76,7 +76,7 @@ class Supposed:
 
     @property
     def within(self) -> float:
-        """How far below the best mean a right answer may be, for rewards in [0, 1]."""
+        """How far below the best mean a right answer may be, with rewards in [0, 1]."""
         return float(self.given.within / self.width)
 
     @property
@@ -86,28 +86,28 @@ class Supposed:
 
     @property
     def right(self) -> str:
-        """Which answers are right, and how often they are wanted."""
+        """Which answers are right, and the required probability of one of them."""
         gaps = self.instance.gaps
         right = f"{self.best} (ahead by {self.width * min(gaps[gaps > 0], default=0.0):.4g})"
         if self.within:
             right = f"at most {self.given.within:g} below {self.best}"
-        return f"an answer that is {right} with probability {self.given.success:g}"
+        return f"the answer is {right} with probability {self.given.success:g}"
 
     @property
     def note(self) -> list[str]:
-        """The means of --gap, from the best down; of many arms the first and the last."""
+        """The means that --gap stands for, in descending order; some of them if there are many."""
         if self.given.means is not None:
             return []
-        # Equal means, up to rounding of the linear programs, in the order of the table.
+        # Means that are equal up to the rounding of linear programs, in the order of the table.
         order = np.argsort(-self.means.round(6), kind="stable").tolist()
         means = self.given.reward_range.shown(self.means).tolist()
         entries = [f"{quoted(self.arms.labels[arm])} {means[arm]:.3g}" for arm in order]
         if len(entries) > _MOST_MEANS:
             entries[_MOST_MEANS - 2 : -1] = ["..."]
-        return [f"Means taken for --gap: {', '.join(entries)}"]
+        return [f"Means assumed for --gap: {', '.join(entries)}"]
 
     def deviation(self, policy: Policy) -> float:
-        """Return by how much means may be off, for rewards in [0, 1]: --misfit, or its default."""
+        """Return by how much means may deviate: --misfit, or its default; rewards are in [0, 1]."""
         misfit = float(self.given.misfit or 0)
         return misfit if 0 < misfit <= 1 else advice.deviation(policy)
 
@@ -117,7 +117,7 @@ class Supposed:
         return simulate(policy, self.instance, trials=trials, seed=self.given.seed)
 
     def success(self, policy: Policy, trials: int) -> tuple[float, float, float]:
-        """Return the success probability and an interval of it, a point if it is exact."""
+        """Return the success probability and an interval for it, a point if it is exact."""
         if not self.within:
             with suppress(NotExactError):
                 return (exact_success(policy, self.instance),) * 3
@@ -125,7 +125,7 @@ class Supposed:
         return (result.within(self.within), *result.interval(within=self.within))
 
     def off(self, policy: Policy, trials: int) -> tuple[float, float]:
-        """Return success and mean loss if means deviate from the supposed ones."""
+        """Return success probability and mean loss if means deviate from the assumed ones."""
         rng, law, found = _check.generator(self.given.seed), arguments.REWARDS[self.given.law], []
         for seed in range(_TABLES):
             deviations = self.deviation(policy) * rng.standard_normal(len(self.means))
@@ -138,9 +138,9 @@ class Supposed:
     def searched(
         self, search: Callable[..., Any], option: str, make: Callable[..., Policy]
     ) -> tuple[Any, Policy]:
-        """Return the least value of an option of a policy that is enough, and the policy with it.
+        """Return the least value of a parameter that is enough, and the policy with it.
 
-        SearchError if none is.
+        SearchError if no value is.
         """
         found = search(
             lambda value: make(**{option: value}),
@@ -156,19 +156,19 @@ class Supposed:
     def closing(
         self, found: Sequence[tuple[str, Policy, str]], epsilons: Iterable[float]
     ) -> list[str]:
-        """Return what to add to a table of names, policies and settings: models and meanings."""
+        """Return the models of policies, each with a name and a setting, and what epsilon means."""
         tried = [(*entry, self.deviation(entry[1])) for entry in found if entry[2]]
         sizes = sorted({size for *_, size in tried})
         off = [
             f"{name} {self.off(policy, _OFF_TRIALS)[0]:.2g} at {setting}"
-            + f" (off by {size:g})" * (len(sizes) > 1)
+            + f" (by {size:g})" * (len(sizes) > 1)
             for name, policy, setting, size in tried
         ]
         means = "that are linear in the features" if self.given.means is None else "as given"
         aside = (
-            f"The table is for means {means}. If they are off by about "
-            f"{' to '.join(f'{size:g}' for size in sizes)} of the reward range, "
-            f"an answer is right with probability: {', '.join(off)}."
+            f"The table is for means {means}. If they deviate from these by about "
+            f"{' to '.join(f'{size:g}' for size in sizes)} of the reward range, the probability of "
+            f"a right answer is: {', '.join(off)}."
         )
         meanings = (
             f"  {100 / (1 + math.exp(-epsilon)):.3g} % at epsilon = {epsilon:.4g}"
@@ -181,12 +181,12 @@ class Supposed:
         ]
 
 
-def supposed(given: argparse.Namespace, arms: Arms) -> Supposed:
-    """Return the means of --means, or of --gap: those with the smallest gaps in all."""
+def assumed(given: argparse.Namespace, arms: Arms) -> Assumed:
+    """Return the means of --means, or those of --gap with the smallest sum of gaps."""
     if given.means is None:
         return min(leading(given, arms), key=lambda case: float(case.instance.gaps.sum()))
     if given.best is not None:
-        raise ValueError("--best goes with --gap, not with --means")
+        raise ValueError("--best can be used only with --gap")
     scale, law = given.reward_range, arguments.REWARDS[given.law]
     means = np.array(tables.read_means(given, arms.labels))
     inside = (means - scale.low) / scale.width
@@ -196,11 +196,11 @@ def supposed(given: argparse.Namespace, arms: Arms) -> Supposed:
             f"mean of arm {arms.labels[arm]!r} must lie in [{low:g}, {high:g}] for {given.law} "
             f"rewards, got {means[arm]:g}"
         )
-    return Supposed(given, arms, inside)
+    return Assumed(given, arms, inside)
 
 
-def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
-    """Return means with which an arm leads by --gap: --best, or each arm, or a spread of many."""
+def leading(given: argparse.Namespace, arms: Arms) -> list[Assumed]:
+    """Return means with which an arm leads by --gap: --best, or each arm, or some of many arms."""
     labels, best, scale = arms.labels, given.best, given.reward_range
     if best is not None and best not in labels:
         raise ValueError(f"--best must be one of the arms, got {best!r}{nearest(best, labels)}")
@@ -208,15 +208,15 @@ def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
     if given.gap < least:
         raise ValueError(
             f"--gap must be at least {least:g}, a millionth of the reward range, got "
-            f"{given.gap:g}: no budget is large enough to see a smaller one"
+            f"{given.gap:g}: no budget is large enough to detect a smaller one"
         )
     spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ARMS))
     tried = spread.astype(int).tolist() if best is None else [labels.index(best)]
-    # Plans have no law of rewards: those of 0 and 1 are the ones that vary most.
+    # `plan` has no option for the law: rewards of 0 and 1 vary most.
     law = arguments.REWARDS[given.law]
     limits = law.lowest, law.highest
     found = [gaps.closest(arms.features, arm, given.gap / scale.width, *limits) for arm in tried]
-    if cases := [Supposed(given, arms, means) for means in found if means is not None]:
+    if cases := [Assumed(given, arms, means) for means in found if means is not None]:
         return cases
     low, high = map(scale.shown, limits)
     most = scale.width * max(gaps.largest(arms.features, arm, *limits) for arm in tried)
@@ -226,11 +226,11 @@ def leading(given: argparse.Namespace, arms: Arms) -> list[Supposed]:
         raise ValueError(
             f"--gap must be at most {most:.3g}, got {given.gap:g}: {model} lead by more"
         )
-    another = "" if best is None else ", or another arm by --best"
-    constant = "" if tables.has_constant(arms.features) else ", or add a constant by --intercept"
+    another = "" if best is None else ", or another arm with --best"
+    constant = "" if tables.has_constant(arms.features) else ", or add a constant with --intercept"
     raise ValueError(
-        f"--gap needs an arm that can lead, and {model} be ahead of all others: choose other "
-        f"features{another}{constant}"
+        f"--gap needs an arm that can be the best, but {model} be ahead of all others: choose "
+        f"other features{another}{constant}"
     )
 
 
@@ -251,14 +251,14 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
         for k in (order[0], order[-1])
     )
     more = f", and {most}" if len(cases) > 1 else ""
-    more += "; other arms are between these" if len(cases) > 2 else ""
+    more += "; the other arms are between these" if len(cases) > 2 else ""
     loss, off = hardest.run(policy, trials).regret * scale.width, hardest.off(policy, trials)
     size = hardest.deviation(policy) * scale.width
     texts = [
-        f"If the best arm leads by {given.gap:g} (rewards {scale.low:g} and {scale.high:g}, the "
-        f"other means as close as linear means can be), {found} {least}{more}.",
-        f"The mean loss of the answer is then {loss:.3g}.",
-        f"If means are off from such linear ones by about {size:g}, the best of them is found with "
+        f"If the best arm leads by {given.gap:g} (with rewards {scale.low:g} and {scale.high:g}, "
+        f"and other means as close as linear means can be), {found} {least}{more}.",
+        f"The mean of the answer is then {loss:.3g} below the best mean, on average (mean loss).",
+        f"If means deviate from such linear ones by about {size:g}, the best arm is found with "
         f"probability {off[0]:.3g}, and the mean loss is {off[1]:.3g}.",
         *hardest.note,
     ]
@@ -267,14 +267,14 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
     if given.best is None and looked < count:
         texts.append(f"(Of {count} arms, {looked} were tried as the best arm.)")
     if cannot := looked - len(cases):
-        texts.append(f"({plural(cannot, 'arm')} cannot lead by so much with linear means.)")
+        texts.append(f"({plural(cannot, 'arm')} cannot lead by this much with linear means.)")
     return texts
 
 
 def simulated(given: argparse.Namespace) -> Answer:
-    """Run a policy many times on supposed means."""
+    """Simulate a policy many times with assumed means."""
     arms = tables.read_arms(given)
-    policy, case = arguments.policy(given, arms.features), supposed(given, arms)
+    policy, case = arguments.policy(given, arms.features), assumed(given, arms)
     result, instance = case.run(policy), case.instance
     recommended = result.recommended.tolist()
     means = given.reward_range.shown(instance.means).tolist()
@@ -289,11 +289,11 @@ def simulated(given: argparse.Namespace) -> Answer:
             f"The best arm, {case.best}, was recommended in {result.successes} of {result.trials} "
             f"runs: {_percent(result.success_rate)} (simulation error: {_percent(low)} to "
             f"{_percent(high)}).",
-            f"At most {given.within:g} below it: {right} of runs." if given.within else None,
-            f"Mean loss of the answer: {result.regret * case.width:.4g}.",
-            f"Pulls: at most {result.pulls} of {policy.budget}.",
+            f"An arm at most {given.within:g} below it: {right} of runs." if given.within else None,
+            f"Mean loss of the answer, against the best mean: {result.regret * case.width:.4g}.",
+            f"Pulls used: at most {result.pulls} of {policy.budget}.",
             advice.model(policy),
-            f"If means are off from those of the table by about {size:g}, the best of them is "
+            f"If means deviate from those in the table by about {size:g}, the best arm is "
             f"found in {_percent(rate)} of runs, and the mean loss is {loss:.3g}.",
         ],
         draw=lambda: field.figures.recommended_counts(arms.labels, recommended, instance.best),
@@ -304,10 +304,10 @@ def studied(given: argparse.Namespace) -> Answer:
     """Compare policies over budgets and epsilons."""
     arms, makers = tables.read_arms(given), arguments.makers(given)
     if given.figure and arguments.NOT_PRIVATE in given.policies and len(makers) == 1:
-        raise ValueError(f"--figure needs a policy beside {given.policies[0]} that has an epsilon")
+        raise ValueError(f"--figure needs a policy with an epsilon, besides {given.policies[0]}")
     if given.figure and given.along == "epsilon" and math.inf in given.epsilons:
-        raise ValueError("--along epsilon needs finite --epsilons, to draw them on a log axis")
-    case = supposed(given, arms)
+        raise ValueError("--along epsilon needs finite --epsilons, because the axis is logarithmic")
+    case = assumed(given, arms)
     with _workers(given.jobs) as executor:
         frame = study(
             {arguments.POLICIES[name][0]: maker for name, maker in makers.items()},
@@ -334,15 +334,15 @@ def studied(given: argparse.Namespace) -> Answer:
 
 @contextmanager
 def _workers(jobs: int) -> Iterator[Executor | None]:
-    """Open so many processes, or none for one; what interrupts this one ends them at once."""
+    """Start worker processes, none for one job; an interrupt of this process ends them at once."""
     if jobs == 1:
         yield None
         return
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-    ours = threading.current_thread() is threading.main_thread()  # others set no handlers
+    ours = threading.current_thread() is threading.main_thread()  # only it can set handlers
     handler = signal.getsignal(signal.SIGINT)
     try:
-        # Ctrl-C is for this process, which ends the others: they inherit that they ignore it.
+        # Only this process handles Ctrl-C, and ends the workers, which inherit that it is ignored.
         if ours:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         for _ in range(jobs):
@@ -361,12 +361,12 @@ def _workers(jobs: int) -> Iterator[Executor | None]:
             signal.signal(signal.SIGINT, handler)
 
 
-def budgeted(given: argparse.Namespace) -> Answer:
-    """Find the least budget for a wanted success, with privacy and without."""
+def least_budget(given: argparse.Namespace) -> Answer:
+    """Find the least budget for a given success probability, with and without privacy."""
     arms, makers = tables.read_arms(given), arguments.makers(given)
-    case = supposed(given, arms)
+    case = assumed(given, arms)
     epsilons = sorted({*given.epsilons} - {math.inf})
-    say(*case.note, f"Least budget for {case.right}:")
+    say(*case.note, f"Least budget for which {case.right}:")
     print(_BUDGET_ROW.format(*given.columns))
     rows: list[tuple[Any, ...]] = []
     failed: list[str] = []
@@ -390,7 +390,7 @@ def budgeted(given: argparse.Namespace) -> Answer:
             loss = case.run(policy, _LOSS_TRIALS).regret * case.width
             rows.append((name, epsilon, odds, *astuple(found), price, loss))
             policies.append((name, policy, at if epsilon in epsilons else ""))
-            # Two searches by simulation leave a range.
+            # Searches by simulation leave a range.
             least = f"{(found.too_small + 1) / free.budget:.3g}"
             most = f"{found.budget / (free.too_small + 1):.3g}"
             shown = f"{least}-{most}" if least != most else f"{price:.3g}"
@@ -410,16 +410,16 @@ def budgeted(given: argparse.Namespace) -> Answer:
         draw=(lambda: field.figures.least_budgets(budgets)) if rows else None,
         shown=False,
         failed=failed,
-        way="ask for less by --success or --within, for a larger epsilon, or for more --trials",
+        remedy="try a smaller --success, or larger --epsilons, --within or --trials",
     )
 
 
-def private(given: argparse.Namespace) -> Answer:
-    """Find the least epsilon for a wanted success, at each budget."""
+def least_epsilon(given: argparse.Namespace) -> Answer:
+    """Find the least epsilon for a given success probability, at each budget."""
     if arguments.NOT_PRIVATE in given.policies:
         raise ValueError(f"--policies must be private, and {arguments.NOT_PRIVATE} is not")
     arms, makers = tables.read_arms(given), arguments.makers(given)
-    case = supposed(given, arms)
+    case = assumed(given, arms)
     rows: list[tuple[Any, ...]] = []
     failed: list[str] = []
     policies: list[tuple[str, Policy, str]] = []
@@ -439,10 +439,10 @@ def private(given: argparse.Namespace) -> Answer:
             policies.append((name, policy, plural(budget, "pull")))
     return Answer(
         rows or None,
-        above=[*case.note, f"Least epsilon for {case.right}:"],
+        above=[*case.note, f"Least epsilon for which {case.right}:"],
         below=case.closing(policies, [row[2] for row in rows]),
         failed=failed,
-        way="give a larger --budget, ask for less by --success or --within, or for more --trials",
+        remedy="try a smaller --success, or larger --budgets, --within or --trials",
     )
 
 
@@ -462,6 +462,6 @@ def _rate(rate: float, low: float, high: float) -> str:
 COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
     "simulate": simulated,
     "study": studied,
-    "budget": budgeted,
-    "epsilon": private,
+    "budget": least_budget,
+    "epsilon": least_epsilon,
 }

@@ -1,4 +1,4 @@
-"""The commands that begin a run, or show where it stands: plan, start, next, status, and so on."""
+"""The commands that start runs and show their state: plan, start, next, status, and so on."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from dpbai.phase import Policy
 from dpbai.plans import reachable, representatives
 
 _ACCOUNT = ("epsilon", "delta", "planned_epsilon", "mechanism", "remarks")
-_SHORT = 54  # characters of a list behind some words
-_LIMIT = 200  # active sets looked at for the ranges of a phase
+_SHORT = 54  # characters of a list that follows some words
+_LIMIT = 200  # active sets that are planned for the ranges of a phase
 _EXPLANATION = """\
-noise: standard deviation of the noise in the estimate. phase: the last one that
-estimated the arm. Compare within a phase only: a later one has new rewards and
-new noise, so an arm that is out may show more than the one recommended."""
+noise: standard deviation of the noise in the estimate. phase: the last phase
+that estimated the arm. Compare estimates of the same phase only: a later phase
+has new rewards and new noise, so an arm that is out may have a larger estimate
+than the recommended one."""
 
 
 def plan(given: argparse.Namespace) -> Answer:
     """Show what a run would do."""
     if given.gap is None and (given.best is not None or given.within):
-        raise ValueError("--best and --within go with --gap")
+        raise ValueError("--best and --within can be used only with --gap")
     arms = tables.read_arms(given)
     policy = arguments.policy(given, arms.features)
     successes: list[str] = []
@@ -51,7 +52,9 @@ def plan(given: argparse.Namespace) -> Answer:
     pulls = ((arms.labels[arm], n) for arm, n in zip(first.pulled, first.pulls, strict=True))
     return Answer(
         _phases(policy),
-        above=[f"{name}: {count} arms of dimension {dimension}, at most {policy.budget} pulls."],
+        above=[
+            f"{name}: {count} arms, {plural(dimension, 'feature')}, at most {policy.budget} pulls."
+        ],
         below=[
             f"Phase 1 pulls: {counted(pulls)}",
             str(dpbai.certificate(policy)),
@@ -62,7 +65,7 @@ def plan(given: argparse.Namespace) -> Answer:
 
 
 def start(given: argparse.Namespace) -> Answer:
-    """Begin a run."""
+    """Start a run."""
     arms = tables.read_arms(given)
     policy = arguments.policy(given, arms.features)
     remarks = (f"Note: {remark}." for remark in dpbai.certificate(policy).remarks)
@@ -75,7 +78,8 @@ def start(given: argparse.Namespace) -> Answer:
         reward_range=given.reward_range,
         population=given.population,
     )
-    return Answer(above=[f"{given.session} is ready.", *advised, missing(session)])
+    ready = f"{given.session} is ready: `dpbai next {given.session}` shows what to pull."
+    return Answer(above=[ready, *advised, missing(session)])
 
 
 def following(given: argparse.Namespace) -> Answer:
@@ -91,14 +95,14 @@ def following(given: argparse.Namespace) -> Answer:
 def status(given: argparse.Namespace) -> Answer:
     """Show the progress of a run."""
     session = resumed(given.session)
-    requests, estimates, phase = session.requests, session.estimates, session.phase
+    requests, estimates, phase = session.requests, advice.comparable(session), session.phase
     pulls = dict(zip(phase.pulled, phase.pulls, strict=True)) if phase else {}
     rows: list[tuple[object, ...]] = []
     for arm, label in enumerate(session.labels):
         left = requests.get(label, 0) if arm in pulls else None
         received = None if left is None else pulls[arm] - left
         rows.append((label, _state(session, label), estimates.get(label), received, left))
-    # Arms that are out come last, unless the phase pulls them.
+    # Arms that are out are listed last, unless the phase pulls them.
     rows.sort(key=lambda row: row[3] is None and str(row[1]).startswith("out"))
     batches = session.batches
     return Answer(
@@ -119,31 +123,36 @@ def recommend(given: argparse.Namespace) -> Answer:
     """Show the answer, the estimates and the guarantee."""
     session = resumed(given.session)
     if isinstance(session.policy, Holdout):
-        raise ValueError("a holdout recommends no arm: compare it with its run by `dpbai misfit`")
+        raise ValueError("a holdout recommends no arm: `dpbai misfit` compares it with its run")
     if left := sum(session.requests.values()):
         raise SessionError(
             f"the run is not finished: {plural(left, 'reward')} of phase "
-            f"{len(session.released) + 1} {'is' if left == 1 else 'are'} missing, see `dpbai "
-            "next`, or `dpbai end-phase` if no more will come"
+            f"{len(session.released) + 1} {'is' if left == 1 else 'are'} missing. `dpbai "
+            "next` lists them; if no more will come, use `dpbai end-phase`"
         )
-    best, estimates, deviations = session.recommendation, session.estimates, session.deviations
+    best, estimates = session.recommendation, advice.comparable(session)
+    deviations = {arm: size for arm, size in session.deviations.items() if arm in estimates}
     last = {label: released.phase for released in session.released for label in released.active}
+
+    def order(arm: Label) -> tuple[object, ...]:
+        return arm != best, -last[arm], arm not in estimates, -estimates.get(arm, 0.0)
+
     certificate = session.group_certificate(given.group)
-    says, fit = advice.fitted(session)
+    fit_text, fit = advice.fitted(session)
     interval = None
-    with suppress(SessionError):  # if only differences were released
+    with suppress(SessionError):  # if the releases determine no mean
         interval = session.interval()
     return Answer(
         [
-            (label, estimates[label], deviations[label], last[label], _state(session, label))
-            for label in sorted(last, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
+            (arm, estimates.get(arm), deviations.get(arm), last[arm], _state(session, arm))
+            for arm in sorted(last, key=order)
         ],
         above=[f"Recommended: {best}"],
         below=[
             _EXPLANATION,
             advice.model(session.policy),
             *advice.mean_of_answer(session, interval),
-            says,
+            fit_text,
             str(certificate),
         ],
         facts={
@@ -159,7 +168,7 @@ def recommend(given: argparse.Namespace) -> Answer:
 
 
 def ledger(given: argparse.Namespace) -> Answer:
-    """Show the privacy cost of several runs together."""
+    """Show the privacy loss of several runs together."""
     book = session_ledger([resumed(path) for path in given.sessions], group=given.group)
     copies = [given.sessions[place] for place in book.copies]
     return Answer(
@@ -168,11 +177,11 @@ def ledger(given: argparse.Namespace) -> Answer:
             for path, (population, account) in zip(given.sessions, book.costs, strict=True)
         ],
         below=[
-            f"Not counted, as copies of others: {listed(map(quoted, copies))}" if copies else None,
-            f"Together, at most, for any one person: epsilon = {book.epsilon:.6g}, "
-            f"delta = {book.delta:.6g}, for all releases of these runs, past and to come. Losses "
-            "add up over runs of the same population, and over runs without one. Different "
-            "populations are taken to share nobody, as whoever named them stated.",
+            f"Not counted, as they are copies: {listed(map(quoted, copies))}" if copies else None,
+            f"For any one person, at most: epsilon = {book.epsilon:.6g}, delta = {book.delta:.6g}, "
+            "for all releases of these runs together, past and to come. Losses add up over runs "
+            "of the same population and runs without one. Runs of different populations are "
+            "assumed to share no people, as stated when they were started.",
         ],
         facts={"epsilon": book.epsilon, "delta": book.delta, "copies": copies},
         name="runs",
@@ -180,7 +189,7 @@ def ledger(given: argparse.Namespace) -> Answer:
 
 
 def resumed(path: str, seed: int | None = None) -> Session:
-    """Return a session from its file, without the warning about noise that `start` gave."""
+    """Return the session in a file, without the warning about noise that `start` has given."""
     _check.path(path, "a session")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReleaseWarning)
@@ -193,24 +202,24 @@ def resumed(path: str, seed: int | None = None) -> Session:
 
 
 def arm_named(session: Session, name: str) -> Label:
-    """Return the label of an arm that is written like this."""
+    """Return the label of the arm with this name."""
     names = names_of(session)
     if (arm := normal(name)) not in names:
-        raise ValueError(f"{name!r} is none of the arms{nearest(arm, names)}")
+        raise ValueError(f"{name!r} is not one of the arms{nearest(arm, names)}")
     return names[arm]
 
 
 def missing(session: Session) -> str:
-    """Return which rewards come next, or the answer."""
+    """Return which rewards are missing or, of a finished run, the answer."""
     if session.finished and isinstance(session.policy, Holdout):
-        return "The holdout is finished: compare it with its run by `dpbai misfit`."
+        return "The holdout is finished: `dpbai misfit` compares it with its run."
     if session.finished:
         return f"The run is finished: see `dpbai recommend`. Recommended: {session.recommendation}"
     return f"Phase {len(session.released) + 1} needs: {counted(session.requests.items())}"
 
 
 def names_of(session: Session) -> dict[str, Label]:
-    """Return the labels of a session by what the command line calls them."""
+    """Return the labels of a session by their names on the command line."""
     return {normal(str(label)): label for label in session.labels}
 
 
@@ -225,16 +234,16 @@ def _state(session: Session, label: Label) -> str:
         return "recommended"
     if label in session.withdrawn:
         return "withdrawn"
-    if holdout:  # which compares no arms with each other
+    if holdout:  # which eliminates no arm
         return "released" if session.finished else "in play"
     out = {arm: r.phase for r in session.released for arm in set(r.active) - set(r.survivors)}
     return f"out in phase {out[label]}" if label in out else "in play"
 
 
 def _phases(policy: Policy) -> list[tuple[object, ...]]:
-    """Return a row for each phase, with ranges over the active sets that may survive."""
+    """Return a row for each phase, with ranges over its possible active sets."""
     plans, complete = reachable(policy, _LIMIT)
-    # What stands for all plans of DPDesign does so in what it releases, not in its pulls.
+    # Those of DPDesign represent its plans in what they release only, not in their pulls.
     listed = representatives(policy)
     if listed and not (complete or isinstance(policy, dpbai.DPDesign)):
         plans = [plans[0], *(list(listed(index)) for index in range(2, len(plans) + 1))]
@@ -253,7 +262,7 @@ def _phases(policy: Policy) -> list[tuple[object, ...]]:
 
 
 def _range(values: Iterable[float]) -> str:
-    """Return the least and the largest value as text, or the one value; 0 if there is none."""
+    """Return the range of some values as text: one number if they are equal, 0 for none."""
     low, *_, high = [f"{value:.4g}" for value in sorted(values) or [0]] * 2
     return low if low == high else f"{low}..{high}"
 

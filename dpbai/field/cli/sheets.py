@@ -1,7 +1,7 @@
 """CSV files with any usual separator and Unicode encoding; columns are found by their names.
 
-A sheet of rewards is private: an error names the line, and quotes neither a cell nor the first
-line, which may hold rewards.
+A sheet of rewards is private: an error names the line, and quotes neither cells nor the first line,
+which may contain rewards.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from dpbai._describe import UNSEEN, visible
 from dpbai.field.cli.arguments import STANDARD_INPUT
 
 _SEPARATORS = ",;\t|"
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx, .ods and .xls begin
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # the first bytes of .xlsx and .ods, and of .xls
 _WIDTH = 72  # characters of a list
 _LONGEST = 30  # characters of a name
 _TRUTH = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "#n/a", "null", "none"}
 _NO_WORDS = {*_TRUTH, *_MISSING}
-_LETTERS = re.compile(r"[^\W\d_eE]")  # but that of an exponent
+_LETTERS = re.compile(r"[^\W\d_eE]")  # except that of an exponent
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+|[-+]?\d+,")
 _DECORATED = re.compile(r"\W*\d[\d.,'\u2019\s]*(\W*|\s*[^\W\d_]{1,3})")
-"""A number with separators for thousands, or with a sign of currency, a % or a unit around it."""
-_ONE_LINE = "{} must be one line of visible characters: replace all others by spaces"
+"""A number with thousands separators, or with a currency sign, % or unit around it."""
+_ONE_LINE = "{} must be one line of visible characters: replace all others with spaces"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The columns of a file by their names, and the number of each line."""
+    """The columns of a file by their names, and the line number of each row."""
 
     path: str
     lines: Sequence[int]
     columns: Mapping[str, Sequence[str]]
-    comma: bool  # whether it may be the decimal sign, as where semicolons separate columns
+    comma: bool  # whether it may be the decimal sign: if semicolons separate the columns
     private: bool  # whether no cell may be quoted
 
     @classmethod
     def read(cls, path: str, *, private: bool = False) -> Sheet:
-        """Read a file of text, or standard input; empty columns without a name are left out."""
+        """Read a text file, or standard input; empty columns without a name are left out."""
         name = "standard input" if path == STANDARD_INPUT else path
         text = unicodedata.normalize("NFC", _text(path, name))
         if alone := re.search(r"\r(?!\n)", text) if "\n" in text else None:
             line = text.count("\n", 0, alone.start()) + 1
             raise ValueError(
-                f"{name}, line {line}: a carriage return without a line feed, while other lines "
-                "end with one: replace it by a space or a line feed"
+                f"{name}, line {line}: there is a carriage return without a line feed, but other "
+                "lines end with a line feed: replace it with a space or a line feed"
             )
-        lines = list(io.StringIO(text, newline=""))  # which end in any of \n, \r\n and \r
+        lines = list(io.StringIO(text, newline=""))  # which may end in \n, \r\n or \r
         first = next((number for number, line in enumerate(lines) if line.strip()), 0)
         head = lines[first] if lines else ""
         separator = max(_SEPARATORS, key=re.sub('"[^"]*"', "", head).count)
-        # A first line "sep=;", which spreadsheet programs write.
+        # Spreadsheet programs may write a first line such as "sep=;".
         if stated := re.fullmatch(r'"?sep=(.)"?', head.strip("\r\n "), re.IGNORECASE):
             separator, lines[first] = stated[1], "\n"
         if separator not in _SEPARATORS:
@@ -74,7 +74,7 @@ class Sheet:
         try:
             every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
         except csv.Error as error:
-            raise ValueError(f"{name}: this is no CSV file: {error}") from None
+            raise ValueError(f"{name}: this is not a CSV file: {error}") from None
         if len(rows := [row for row in every if any(row[1])]) < 2:
             raise ValueError(f"{name}: there must be a line of column names, then lines of values")
         (_, header), *rows = rows
@@ -86,7 +86,7 @@ class Sheet:
         used = [(title, cells) for title, cells in columns if title or any(cells)]
         if len(dict(used)) < len(used):
             unnamed = [str(place) for place, (title, _) in enumerate(used, start=1) if not title]
-            found = f"; columns {listed(unnamed)} have none" if unnamed[1:] else ""
+            found = f"; columns {listed(unnamed)} have no name" if unnamed[1:] else ""
             raise ValueError(f"{name}: the columns must have distinct names{found}")
         if not private and any(UNSEEN.search(title) for title, _ in used):
             raise ValueError(f"{name}: {_ONE_LINE.format('the names of columns')}")
@@ -94,34 +94,34 @@ class Sheet:
 
     @cached_property
     def _first_comma(self) -> int | None:
-        """The first line with a decimal comma, if there may be any."""
+        """The first line with a decimal comma, if commas may be decimal signs."""
         rows = zip(self.lines, zip(*self.columns.values(), strict=True), strict=True)
         lines = (line for line, cells in rows if any(map(_DECIMAL_COMMA.fullmatch, cells)))
         return next(lines, None) if self.comma else None
 
     def cells(self, column: str) -> Iterator[tuple[int, str]]:
-        """Return the cells of a column, each with the number of its line."""
+        """Return the cells of a column, each with its line number."""
         return zip(self.lines, self.columns[column], strict=True)
 
     def wrong(self, line: int, what: str) -> ValueError:
-        """Return the error for something wrong in a line."""
+        """Return the error that states what is wrong in a line."""
         return ValueError(f"{self.path}, line {line}: {what}")
 
     def named(self, name: str, option: str = "") -> str:
-        """Return the name of a column, in upper or lower case; `option` chooses another."""
+        """Return the name of a column, ignoring case; `option` is the one that chooses another."""
         wanted = normal(name)
         alike = [entry for entry in self.columns if entry.casefold() == wanted.casefold()]
         if wanted in self.columns or len(alike) == 1:
             return wanted if wanted in self.columns else alike[0]
-        # The first line of a private file may hold rewards.
-        found = "its first line must hold the names of the columns"
+        # The first line of a private file may contain rewards.
+        found = "its first line must contain the names of the columns"
         if not self.private:
-            found = f"there are: {listed(map(quoted, self.columns))}"
+            found = f"the columns are {listed(map(quoted, self.columns))}"
         way = f"; choose one with {option}" if option else ""
         raise ValueError(f"{self.path}: there is no column {quoted(wanted)}; {found}{way}")
 
     def labels(self, column: str) -> tuple[str, ...]:
-        """Return the cells of a column, each the name of another arm."""
+        """Return the cells of a column, which are distinct names of arms."""
         found: dict[str, int] = {}
         for line, label in self.cells(column):
             if not label:
@@ -129,13 +129,13 @@ class Sheet:
             if UNSEEN.search(label):
                 raise self.wrong(line, _ONE_LINE.format("the name of an arm"))
             if label in found:
-                raise self.wrong(line, f"arm {label!r} is in line {found[label]} already")
+                raise self.wrong(line, f"arm {label!r} is already in line {found[label]}")
             found[label] = line
         return tuple(found)
 
     @cached_property
     def of_words(self) -> list[str]:
-        """The names of the columns in which some cell has letters."""
+        """The names of the columns with letters in some cell."""
         return [
             name
             for name, cells in self.columns.items()
@@ -150,7 +150,7 @@ class Sheet:
             if word.casefold() in _MISSING - {"none"}:
                 raise self.wrong(
                     line,
-                    f"{what} seems to be missing: leave out the line, or write a word such as "
+                    f"{what} seems to be missing: leave out the line, or use a word such as "
                     "unknown",
                 )
             if UNSEEN.search(word):
@@ -159,55 +159,55 @@ class Sheet:
             if word != other:
                 raise self.wrong(
                     line,
-                    f"{what} differs from {quoted(other)} in capitals or spaces only: write both "
+                    f"{what} differs from {quoted(other)} only in capitals or spaces: write both "
                     "in the same way, or rename one of them",
                 )
         return sorted(found.values())
 
-    def number(self, line: int, text: str, what: str, way: str = "") -> float:
-        """Return a finite number of a line; True and False are 1 and 0."""
+    def number(self, line: int, text: str, what: str, remedy: str = "") -> float:
+        """Return the finite number in a cell; True and False are 1 and 0."""
         if text.casefold() in _TRUTH:
             return _TRUTH[text.casefold()]
         if text.casefold() in _MISSING:
-            column = ", or the column by --features" if way else ""
-            rule = f"{what} must be a number, and is missing; leave out the line{column}"
+            column = ", or choose other columns with --features" if remedy else ""
+            rule = f"{what} must be a number, but is missing: leave out the line{column}"
             raise self.wrong(line, rule)
         got = "" if self.private else f", got {text!r}"
         if "." in text and self._first_comma:
             raise self.wrong(
                 line,
-                f"{what} has a point{got}, and a number in line {self._first_comma} a comma: use "
-                "one decimal sign for all numbers, and no sign for thousands",
+                f"{what} has a point{got}, but a number in line {self._first_comma} has a comma: "
+                "use the same decimal sign for all numbers, and no thousands separators",
             )
         try:
             value = float(text.replace(",", ".") if self.comma else text)
         except ValueError:
             if _DECORATED.fullmatch(text):
-                way = (
-                    ": write it with a decimal point, and without a sign for thousands, %, currency"
-                    " or unit"
+                remedy = (
+                    ": write it with a decimal point, and without thousands separators, %, currency"
+                    " sign or unit"
                 )
-            raise self.wrong(line, f"{what} must be a number{got}{way}") from None
+            raise self.wrong(line, f"{what} must be a number{got}{remedy}") from None
         if not math.isfinite(value) or "_" in text:
             raise self.wrong(line, f"{what} must be a finite number{got}")
         return value
 
 
 def normal(text: str) -> str:
-    """Return text with accents in one normal form and no space around it."""
+    """Return text with accents in a normal form, and without spaces around it."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def nearest(text: str, names: Iterable[str]) -> str:
-    """Return a hint at the most similar name, or an empty text; none to a number."""
+    """Return a hint at the most similar name, or an empty text; always empty for a number."""
     folded = {name.casefold(): name for name in names}
     found = get_close_matches(normal(text).casefold(), folded, 1)
     is_number = re.match(r"[-+.,\d]", normal(text))
-    return f"; the nearest is {quoted(folded[found[0]])}" if found and not is_number else ""
+    return f"; did you mean {quoted(folded[found[0]])}?" if found and not is_number else ""
 
 
 def quoted(name: object) -> str:
-    """Return a name for a list: shortened, and in quotes if it has separators in it."""
+    """Return a name as part of a list: shortened, and in quotes if it contains separators."""
     text = visible(str(name))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 3]}..."
@@ -238,8 +238,8 @@ def _text(path: str, name: str) -> str:
         data = sys.stdin.buffer.read()
     if data.startswith(_WORKBOOKS):
         raise ValueError(
-            f"{name}: this is a workbook of a spreadsheet program: save the sheet as CSV (UTF-8) "
-            "there, and use that file"
+            f"{name}: this is a workbook of a spreadsheet program: save the sheet as CSV (UTF-8), "
+            "and use that file"
         )
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -247,5 +247,5 @@ def _text(path: str, name: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ValueError(f"{name}: this is no text in UTF-8 or UTF-16: save it as CSV (UTF-8)")
+        raise ValueError(f"{name}: this is not text in UTF-8 or UTF-16: save it as CSV (UTF-8)")
     return text

@@ -26,7 +26,10 @@ def tell(given: argparse.Namespace) -> Answer:
     session = resumed(given.session, given.seed)
     if given.follow:
         if given.rewards != STANDARD_INPUT or given.batch:
-            raise ValueError("--follow reads lines of JSON from -, and goes without other options")
+            raise ValueError(
+                "--follow reads lines of JSON, with their batches, from -: omit --batch, and name "
+                "no other file"
+            )
         for line in _lines():
             session, answer = _answer(session, given, line)
             with acknowledging():
@@ -71,7 +74,7 @@ def end_phase(given: argparse.Namespace) -> Answer:
 
     def step(session: Session) -> str:
         if len(session.released) > phase:
-            raise SessionError(f"phase {phase + 1} was completed in the meantime, and is released")
+            raise SessionError(f"phase {phase + 1} was completed and released in the meantime")
         session.end_phase()
         remark = next(text for text in session.released[phase].remarks if "was ended" in text)
         return f"{remark[0].upper()}{remark[1:]}."
@@ -82,23 +85,23 @@ def end_phase(given: argparse.Namespace) -> Answer:
 def _stepped(
     given: argparse.Namespace, step: Callable[[Session], str], session: Session | None = None
 ) -> Answer:
-    """Take a step, which returns what to say of it, and add what it has released."""
+    """Take a step, which returns a report, and add the phases that it has released."""
     session = session or resumed(given.session, given.seed)
-    session, before, said = _step(session, given, step)
+    session, before, report = _step(session, given, step)
     released = [] if isinstance(session.policy, Holdout) else session.released[before:]
     phases = [
         f"Phase {phase.phase} is complete and released. {len(phase.survivors)} of "
-        f"{len(phase.active)} arms stay{'s' * (len(phase.survivors) == 1)}: "
+        f"{len(phase.active)} arms remain{'s' * (len(phase.survivors) == 1)}: "
         f"{listed(map(quoted, phase.survivors))}"
         for phase in released
     ]
-    return Answer(above=[said, *phases, missing(session)])
+    return Answer(above=[report, *phases, missing(session)])
 
 
 def _step(
     session: Session, given: argparse.Namespace, step: Callable[[Session], Any]
 ) -> tuple[Session, int, Any]:
-    """Take a step, and read the file again as often as another process has changed it.
+    """Take a step; if another process has changed the file, read it again and repeat.
 
     Return the session, how many phases had been released before, and what the step returned.
     """
@@ -111,9 +114,11 @@ def _step(
 
 
 def _lines() -> Iterator[bytes]:
-    """Yield the lines of standard input; of one that is too long, an empty line."""
+    """Yield the lines of standard input, and an empty line for one that is too long."""
     if sys.stdin is None:
-        raise ValueError("--follow reads standard input, which is closed")
+        raise ValueError(
+            "--follow reads standard input, which is closed: pipe lines of JSON into it"
+        )
     while line := sys.stdin.buffer.readline(_LONGEST_LINE):
         rest = line
         while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
@@ -126,22 +131,22 @@ def _answer(
 ) -> tuple[Session, dict[str, Any]]:
     """Record one reward, {"arm": ..., "reward": ...}, perhaps with "batch"; return the answer.
 
-    Any line is answered, and an error quotes nothing of it but the name of a batch.
+    There is an answer to every line; an error quotes nothing of it except the name of a batch.
     """
     try:
         try:
             pairs = json.loads(line, object_pairs_hook=tuple)
         except (ValueError, RecursionError):
-            raise ValueError("this is no line of JSON") from None
+            raise ValueError("this line is not JSON") from None
         keys = [key for key, _ in pairs] if isinstance(pairs, tuple) else []
         if sorted(keys) not in _KEYS:
             raise ValueError(
-                "each line must be an object of arm, reward and perhaps batch, each of them once"
+                "each line must be an object with arm, reward and optionally batch, each once"
             )
         names, read = names_of(session), dict(pairs)
         arm = normal(str(read["arm"]))
         if arm not in names:
-            raise ValueError(f"this is none of the arms{nearest(arm, names)}")
+            raise ValueError(f"this is not one of the arms{nearest(arm, names)}")
         rewards, batch = {names[arm]: [read["reward"]]}, read.get("batch")
         session, before, _ = _step(session, given, lambda now: now.record(rewards, batch=batch))
     except (ValueError, TypeError, SessionError, RecursionError, OSError) as error:

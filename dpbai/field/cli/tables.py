@@ -1,4 +1,4 @@
-"""The tables that commands read, and what they print."""
+"""The tables of arms, means and rewards that commands read."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Arms(NamedTuple):
     labels: tuple[str, ...]
     features: FloatArray  # of shape (K, d)
     columns: tuple[str, ...]  # the names of the features
-    sources: tuple[str, ...]  # their columns in the table; an indicator has a name of its own
+    sources: tuple[str, ...]  # their columns in the table; indicators have other names
 
     @property
     def indicators(self) -> dict[str, list[int]]:
-        """The features that a column of words gives, by the name of that column."""
+        """The features that come from each column of words, by the name of the column."""
         found: dict[str, list[int]] = {}
         for place, (column, source) in enumerate(zip(self.columns, self.sources, strict=True)):
             if column != source:
@@ -39,7 +39,7 @@ class Arms(NamedTuple):
 
 
 def read_arms(given: argparse.Namespace) -> Arms:
-    """Return the arms of the table that `arguments.ARMS` asks for."""
+    """Return the arms that the options `arguments.ARMS` describe."""
     sheet = Sheet.read(given.arms)
     arm = sheet.named(given.arm_column, "--arm-column")
     labels = sheet.labels(arm)
@@ -49,9 +49,9 @@ def read_arms(given: argparse.Namespace) -> Arms:
     if given.one_hot and (chosen or categories):
         raise ValueError(
             "--one-hot gives each arm a feature of its own, and cannot be combined with --features "
-            "and --categorical"
+            "or --categorical"
         )
-    # Baseline looks at no feature.
+    # Baseline uses no features.
     if given.one_hot or (names == [arm] and {*given.policies} == {BASELINE}):
         return Arms(labels, np.eye(len(labels)), labels, (arm,) * len(labels))
     found = [
@@ -62,8 +62,8 @@ def read_arms(given: argparse.Namespace) -> Arms:
     ]
     if not found:
         raise ValueError(
-            f"{sheet.path}: there must be features beside column {quoted(arm)}; with --one-hot "
-            "each arm has its own feature"
+            f"{sheet.path}: there must be features besides column {quoted(arm)}; without any, use "
+            "--one-hot, which gives each arm its own feature"
         )
     features = np.array([values for *_, values in found]).T
     if given.intercept and not has_constant(features):
@@ -72,9 +72,9 @@ def read_arms(given: argparse.Namespace) -> Arms:
     columns, sources, _ = zip(*found, strict=True)
     if twice := [column for column, count in Counter(columns).items() if count > 1]:
         raise ValueError(
-            f"{sheet.path}: two features would have the name {quoted(twice[0])}, one of them made "
-            "by --categorical or --intercept: rename the column of this name, or choose other "
-            "columns with --features"
+            f"{sheet.path}: two features would have the name {quoted(twice[0])}, one of them from "
+            "--categorical or --intercept: rename the column of this name, or choose other columns "
+            "with --features"
         )
     return Arms(labels, features, columns, sources)
 
@@ -82,38 +82,38 @@ def read_arms(given: argparse.Namespace) -> Arms:
 def _features(
     sheet: Sheet, name: str, arm: str, categories: Sequence[str]
 ) -> Iterator[tuple[str, list[float]]]:
-    """Yield the name and the values of each feature that a column of a table gives."""
+    """Yield the name and the values of each feature that comes from a column."""
     if name in categories:
-        # The indicators of a second column would add up to those of the first.
+        # All indicators of a second column would have the same sum as those of the first.
         for word in sheet.words(name)[name != categories[0] :]:
             yield f"{name}={word}", [float(cell == word) for cell in sheet.columns[name]]
         return
     words = [quoted(column) for column in sheet.of_words if column not in {*categories, arm}]
-    way = (
-        f" (--categorical {' '.join(words or [quoted(name)])} makes indicators of columns of "
-        "words, --features chooses columns)"
+    remedy = (
+        f": use --categorical {' '.join(words or [quoted(name)])} for columns of words, or choose "
+        "columns with --features"
     )
     shown = name or "the column without a name"
     rows = zip(sheet.cells(name), sheet.columns[arm], strict=True)
-    yield name, [sheet.number(*cell, f"{shown} of arm {label!r}", way) for cell, label in rows]
+    yield name, [sheet.number(*cell, f"{shown} of arm {label!r}", remedy) for cell, label in rows]
 
 
 def has_constant(features: FloatArray) -> bool:
-    """Return whether some combination of the features is the same for all arms, and not 0."""
+    """Return whether some linear combination of the features is 1 for all arms."""
     return rank(np.c_[features, np.ones(len(features))]) == rank(features)
 
 
 def read_means(given: argparse.Namespace, labels: Sequence[str]) -> list[float]:
     """Return the means, in the order of `labels`, of a file with columns arm and mean."""
     sheet = Sheet.read(given.means)
-    # What `simulate` writes has a column arm, whatever the table of arms calls it.
+    # The file that `simulate` writes has a column arm, whatever its name in the table of arms.
     arm = sheet.named("arm" if "arm" in sheet.columns else given.arm_column, "--arm-column")
     means = dict(zip(sheet.labels(arm), sheet.cells(sheet.named("mean")), strict=True))
     for label, (line, _) in means.items():
         if label not in labels:
-            raise sheet.wrong(line, f"{label!r} is none of the arms{nearest(label, labels)}")
+            raise sheet.wrong(line, f"{label!r} is not one of the arms{nearest(label, labels)}")
     if missing := [label for label in labels if label not in means]:
-        raise ValueError(f"{sheet.path}: it must hold each arm once, and {missing[0]!r} is missing")
+        raise ValueError(f"{sheet.path}: each arm must have a line, but {missing[0]!r} has none")
     return [sheet.number(*means[label], f"mean of arm {label!r}") for label in labels]
 
 
@@ -135,9 +135,9 @@ def read_rewards(
     values: dict[Label, list[float]] = {}
     counts: Counter[Label] = Counter()
     for arm, (line, cell), digits in zip(arms, cells, counted, strict=True):
-        # Not quoted: if the columns are interchanged, this is a reward.
+        # Not quoted, because it is a reward if the columns are interchanged.
         if arm not in names:
-            raise sheet.wrong(line, f"this is none of the arms{nearest(arm, names)}")
+            raise sheet.wrong(line, f"this is not one of the arms{nearest(arm, names)}")
         value, label = sheet.number(line, cell, column), names[arm]
         if not summed and not bounds.low <= value <= bounds.high:
             raise sheet.wrong(line, f"{column} must lie in {bounds}")
