@@ -459,7 +459,7 @@ def test_tied_best_means_are_simulated_and_named(done, folder):
         out.split()
     )
     assert "An arm at most 0.45 below it: 100 % of runs." in out
-    assert "Mean loss of the answer: 0." in out
+    assert "Mean loss of the answer, against the best mean: 0." in out
 
 
 def _dp_bai(epsilon, budget):

@@ -669,7 +669,7 @@ def test_one_is_singular_in_what_is_counted(done, refused, tmp_path):
     (tmp_path / "arms.csv").write_text("arm\na\nb\nc\nd\n")
     (tmp_path / "last.csv").write_text("arm,reward\na,1\n")
     done("start", "run.json", "arms.csv", "--policy", "baseline", "--budget", 60, "--epsilon", 9)
-    for phase, stay in ((1, "2 of 4 arms stay: "), (2, "1 of 2 arms stays: ")):
+    for phase, stay in ((1, "2 of 4 arms remain: "), (2, "1 of 2 arms remains: ")):
         asked = requests_of(done("next", "run.json"))
         rows = [f"{arm},{(n - 1) * (arm == 'a')},{n - (arm == 'a')}\n" for arm, n in asked.items()]
         (tmp_path / "most.csv").write_text("".join(["arm,total,count\n", *rows]))
