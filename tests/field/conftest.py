@@ -1,11 +1,11 @@
-"""What tests of the command line share."""
+"""Fixtures of the tests of the command line."""
 
 import pytest
 
 
 @pytest.fixture
 def done(call):
-    """Runs a command that must end well, without notes; returns its output."""
+    """Runs a command that must succeed without notes; returns its output."""
 
     def done(*arguments):
         code, out, err = call(*arguments)
@@ -17,7 +17,7 @@ def done(call):
 
 @pytest.fixture
 def refused(call):
-    """Runs a command that must end in exit code 2 and one line on stderr; returns this line."""
+    """Runs a command that must fail with exit code 2 and one line on stderr; returns this line."""
 
     def refused(*arguments):
         code, out, err = call(*arguments)

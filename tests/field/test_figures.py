@@ -1,4 +1,4 @@
-"""The shared plots show the data they are given, and a notebook can store them."""
+"""Figures show the data that they are given, and a notebook can store them."""
 
 import io
 import re
@@ -49,7 +49,7 @@ def test_a_long_log_axis_has_ticks_at_powers_only() -> None:
 
 
 def test_the_slim_svg_looks_like_the_one_that_matplotlib_writes(table: pd.DataFrame) -> None:
-    """The same shapes in order, each within a hundredth of a point, and no name that dangles."""
+    """The same shapes in the same order, each within 0.01 points; every reference has a target."""
     picture = figures.success_curves(table, along="budget")
     whole = io.StringIO()
     with plt.rc_context(canvas._STYLE):
@@ -73,8 +73,8 @@ def test_the_slim_svg_looks_like_the_one_that_matplotlib_writes(table: pd.DataFr
         np.testing.assert_allclose(mine, given, atol=0.0051)
 
 
-def test_figures_of_one_page_have_no_name_in_common(table: pd.DataFrame) -> None:
-    """Else the second would use the shapes of the first."""
+def test_figures_of_one_page_share_no_identifier(table: pd.DataFrame) -> None:
+    """Otherwise the second figure would use the shapes of the first."""
     names = [
         set(re.findall(r' id="([^"]+)"', figures.success_curves(table, along=along).svg()))
         for along in ("budget", "epsilon")
@@ -132,7 +132,7 @@ def test_success_curves_show_the_rates_of_each_policy_in_each_panel(table: pd.Da
             np.testing.assert_array_equal(line.get_ydata(), rows["success_rate"])
 
 
-def test_along_epsilon_a_policy_without_one_is_a_level_line(table: pd.DataFrame) -> None:
+def test_along_epsilon_a_policy_without_epsilon_is_a_horizontal_line(table: pd.DataFrame) -> None:
     picture = figures.success_curves(table, along="epsilon")
     for axes, budget in zip(picture.axes, [100, 400], strict=True):
         (line,) = [line for line in axes.get_lines() if line.get_label() == "OD-LinBAI"]
@@ -141,7 +141,7 @@ def test_along_epsilon_a_policy_without_one_is_a_level_line(table: pd.DataFrame)
 
 
 def test_each_line_is_named_once_beside_it_where_nothing_else_is_drawn(table: pd.DataFrame) -> None:
-    """In the panel with the most room, of those that show the same policies."""
+    """Of the panels that show the same policies, in the one with the most space."""
     picture = figures.success_curves(table, along="budget")
     (axes,) = [axes for axes in picture.axes if axes.texts]
     lines = {line.get_label(): line for line in axes.get_lines()}
@@ -158,7 +158,7 @@ def test_each_line_is_named_once_beside_it_where_nothing_else_is_drawn(table: pd
             assert not path.intersects_bbox(box, filled=False)
 
 
-def test_a_name_stands_near_the_end_of_its_line_and_off_error_bars() -> None:
+def test_a_name_is_near_the_end_of_its_line_and_not_on_error_bars() -> None:
     with canvas.canvas() as (_, axes):
         axes.plot([0, 1], [0.5, 0.5], label="level")
         axes.vlines([0.9], 0, 1)
@@ -182,7 +182,7 @@ def test_of_panels_with_the_same_lines_the_one_where_they_are_farthest_apart_nam
     assert [len(panel.texts) for panel in panels] == [2 * (place == wide) for place in (0, 1)]
 
 
-def test_a_name_may_stand_between_marks_that_no_line_joins() -> None:
+def test_a_name_may_be_between_markers_that_no_line_joins() -> None:
     places = []
     for marks in ([], [0, 1]):
         with canvas.canvas() as (_, axes):
@@ -198,7 +198,7 @@ def test_series_differ_without_colour() -> None:
     markers = {MarkerStyle(look["marker"]).get_marker() for look in SERIES}
     lines = {str(look["linestyle"]) for look in SERIES}
     assert len(markers) == len(lines) == len(SERIES)
-    # Contrast with white of at least 2.5, so that none fades in greyscale (WCAG's luminance).
+    # The contrast with white (WCAG) is at least 2.5, so that every line is visible in greyscale.
     for look in SERIES:
         channels = np.array(to_rgb(look["color"]))
         linear = np.where(

@@ -1,4 +1,4 @@
-"""Releases: the law of their noise, its account of privacy, and rounding that cannot leak."""
+"""Releases: the law of their noise, their privacy loss, and rounding that reveals nothing."""
 
 import math
 import re
@@ -82,29 +82,29 @@ def test_the_checks_would_find_a_scale_that_is_wrong(opendp):
 
 
 def test_opendp_noise_is_added_to_the_statistic(opendp):
-    """Noise of scale 1e-9 leaves the first digits: P(abs(Z) > 1e-7) = e^-100."""
+    """Noise of scale 1e-9 does not change the first digits: P(abs(Z) > 1e-7) = e^-100."""
     released = opendp.add(Laplace(1e-9), [0.25, -3.0, 1e4], phase=1)
     assert released == pytest.approx([0.25, -3.0, 1e4], abs=1e-7)
     assert opendp.add(Laplace(1e-9), [], phase=1) == ()
 
 
 @pytest.mark.parametrize("source", [OpenDPNoise(), NumpyNoise(0)], ids=lambda source: source.name)
-def test_no_noise_releases_the_statistic_and_costs_infinity(source):
+def test_without_noise_the_statistic_is_released_and_the_loss_is_infinite(source):
     assert source.add(NoNoise(), [0.1, 0.2], phase=1) == (0.1, 0.2)
     assert source.loss(NoNoise(), (1 / 3,)) == math.inf
     assert source.loss(NoNoise(), ()) == 0
 
 
-def test_a_shift_that_is_no_double_costs_infinity(opendp):
+def test_the_loss_of_a_shift_that_overflows_is_infinite(opendp):
     for noise in (Laplace(1.0), Gaussian(1.0)):
         assert opendp.loss(noise, (sys.float_info.max,) * 2, 1e-5) == math.inf
 
 
-def test_gaussian_noise_without_a_delta_costs_infinity(opendp):
+def test_the_loss_of_gaussian_noise_without_a_delta_is_infinite(opendp):
     assert opendp.loss(Gaussian(1.0), (1.0,)) == math.inf
 
 
-def test_opendp_has_no_measurement_for_a_law_of_someone_else(opendp):
+def test_opendp_refuses_an_unknown_law(opendp):
     class Other:
         standard_deviation = 1.0
 
@@ -116,17 +116,17 @@ def test_opendp_has_no_measurement_for_a_law_of_someone_else(opendp):
 
 
 def share_on_grid(source, secret):
-    """Return how many of the small releases of a secret are multiples of 2^-54."""
+    """Return the share of the small releases of a secret that are multiples of 2^-54."""
     sample = np.array(source.add(Laplace(1.0), [secret] * DRAWS, phase=1))
     small = np.ldexp(sample[np.abs(sample) < 2**-6], 54)
     return np.mean(small == np.round(small))
 
 
-def test_low_bits_tell_secrets_apart_under_numpy_noise_and_not_under_opendp_noise():
+def test_low_bits_distinguish_secrets_with_numpy_noise_and_not_with_opendp_noise():
     """Of the doubles below 2^-6, one in 32 or fewer is a multiple of 2^-54, the grid of 1/3.
 
     In floating point, 1/3 plus noise of about -1/3 is always one of them; 0 plus noise seldom is.
-    Some 100 draws are small; that more than a fifth of them are on the grid has odds below 1e-8.
+    About 100 draws are small. More than a fifth of them are on the grid with probability below 1e-8.
     """
     numpy, opendp = NumpyNoise(0), OpenDPNoise()
     assert share_on_grid(numpy, 1 / 3) == 1
@@ -135,14 +135,14 @@ def test_low_bits_tell_secrets_apart_under_numpy_noise_and_not_under_opendp_nois
     assert share_on_grid(opendp, 0.0) < 0.2
 
 
-# The account of privacy.
+# The privacy loss.
 
 
 steps = st.lists(st.just(0.0) | st.floats(1e-9, 10), min_size=1, max_size=5).map(tuple)
 
 
 @given(shift=steps, scale=st.floats(1e-6, 1e6))
-def test_opendp_accounts_laplace_noise_by_the_l1_norm_and_never_too_low(shift, scale):
+def test_the_loss_of_opendp_laplace_noise_is_that_of_the_l1_norm_and_never_too_low(shift, scale):
     exact = sum(map(Fraction, shift)) / Fraction(scale)
     told = Fraction(OpenDPNoise().loss(Laplace(scale), shift))
     assert exact <= told <= exact * (1 + Fraction(1, 10**14))
@@ -150,7 +150,9 @@ def test_opendp_accounts_laplace_noise_by_the_l1_norm_and_never_too_low(shift, s
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
-def test_opendp_accounts_gaussian_noise_between_the_truth_and_the_textbook_bound(epsilon, delta):
+def test_the_loss_of_opendp_gaussian_noise_is_between_the_truth_and_the_textbook_bound(
+    epsilon, delta
+):
     """Truth: Balle and Wang (2018). Bound: rho + 2 sqrt(rho log(1/delta)), Bun and Steinke (2016).
 
     For the least noise that is enough for epsilon, so that the truth is epsilon itself.
@@ -162,7 +164,7 @@ def test_opendp_accounts_gaussian_noise_between_the_truth_and_the_textbook_bound
 
 
 def test_where_opendp_overflows_its_loss_is_the_textbook_bound_rounded_up(opendp):
-    """Against 50 digits, for losses that are so large that OpenDP has no number for them."""
+    """Against 50 digits, for losses that are too large for OpenDP's conversion."""
     for length in (1e3, 3e4, 7e5, 1e7, 1e9):
         told = opendp.loss(Gaussian(1.0), (length,), 1e-5)
         with mpmath.workdps(50):
@@ -172,7 +174,7 @@ def test_where_opendp_overflows_its_loss_is_the_textbook_bound_rounded_up(opendp
 
 
 @given(shift=steps, scale=st.floats(1e-6, 1e6))
-def test_numpy_noise_is_accounted_by_its_law_alone(shift, scale):
+def test_the_loss_of_numpy_noise_is_that_of_its_law(shift, scale):
     for noise in (Laplace(scale), Gaussian(scale)):
         assert NumpyNoise(0).loss(noise, shift, 1e-5) == noise.loss(shift, 1e-5)
 
@@ -190,7 +192,7 @@ def test_sums_of_rewards_are_exact(values):
 
 
 def test_a_sum_of_a_million_rewards_does_not_overflow():
-    """Their 53 digits and 20 more are no 64-bit integer."""
+    """In units of the last place it has 73 bits, more than a 64-bit integer."""
     values = np.full(10**6, np.nextafter(1, 0))
     assert exact_sum(values) == 10**6 * Fraction(float(values[0]))
 
@@ -202,7 +204,7 @@ def plan(release, pulls):
 
 
 def shifts(phase):
-    """The moves that the account of a phase hands to what draws its noise."""
+    """Return the shifts for which the certificate of a phase asks its source of noise."""
     asked = []
 
     class Account:
@@ -217,7 +219,7 @@ def shifts(phase):
 
 
 def hidden(phase, before, after):
-    """Return whether the promised shifts cover a move of the statistic, in both norms."""
+    """Return whether the certified shifts cover a change of the statistic, in both norms."""
     move = [abs(Fraction(b) - Fraction(a)) for a, b in zip(before, after, strict=True)]
     return all(
         sum(step**power for step in move)
@@ -241,7 +243,7 @@ matrices = st.lists(
     old=rewards,
     new=rewards,
 )
-def test_one_reward_never_moves_the_statistic_further_than_the_shifts_say(
+def test_one_reward_never_changes_the_statistic_by_more_than_the_shifts(
     matrix, pulls, seed, arm, old, new
 ):
     phase = plan(matrix, pulls)
@@ -256,7 +258,7 @@ def test_one_reward_never_moves_the_statistic_further_than_the_shifts_say(
 
 @given(matrix=matrices.map(np.array), pulls=st.lists(st.integers(1, 30), min_size=3, max_size=3))
 def test_shifts_are_those_of_real_arithmetic_and_one_rounding(matrix, pulls):
-    """In exact numbers: the move, and the unit of the largest value that the statistic can have."""
+    """In exact numbers: the change, and one unit in the last place of the largest statistic."""
     phase = plan(matrix, pulls)
     found = shifts(phase)
     sizes = [sum(abs(Fraction(entry)) for entry in row) for row in matrix.tolist()]
@@ -275,16 +277,16 @@ def test_shifts_are_those_of_real_arithmetic_and_one_rounding(matrix, pulls):
 
 
 def test_a_statistic_is_rounded_once_where_its_terms_cancel():
-    """1e16 + 1 is no double, so that rounding each term would leave 0."""
+    """1e16 + 1 is not a double, so rounding each term would give 0."""
     phase = plan(np.array([[1e16, 1.0, -1e16]]), (1, 1, 1))
     assert exact_statistic(phase, [Fraction(1)] * 3) == (1.0,)
 
 
-def test_sums_in_floating_point_would_break_that_promise():
-    """Mutant: add up doubles as they come.
+def test_floating_point_sums_would_change_by_more_than_the_shifts():
+    """Mutant: add doubles in the order in which they are given.
 
-    Where the sum passes 1024, doubles lie twice as far apart: each small reward after that is
-    rounded up to double its size if the first reward is 1, and not if it is 0.
+    Beyond 1024, the distance between doubles is twice as large: each small reward after that is
+    rounded up to twice its size if the first reward is 1, but not if it is 0.
     """
     tail = [1.0] * 1023 + [1.01 * 2**-43] * 5000
     phase = plan(None, (1 + len(tail),))
@@ -297,7 +299,7 @@ def test_sums_in_floating_point_would_break_that_promise():
     assert hidden(phase, *exact)
 
 
-# NumPy noise, and noise that is missing.
+# NumPy noise, and OpenDP if it is not installed.
 
 
 def test_a_session_with_numpy_noise_warns_and_a_fixed_seed_warns_once_more(tmp_path):
@@ -329,7 +331,7 @@ def test_seeded_numpy_noise_depends_on_the_seed_and_the_phase_alone():
     assert draw(1, 2) == draw(np.random.SeedSequence(1), 2)
     assert len({draw(1, 1), draw(1, 2), draw(2, 1), draw(None, 1), draw(None, 1)}) == 5
     assert len({draw(seed, 1) for seed in (1, *np.random.SeedSequence(1).spawn(2))}) == 3
-    # What breaks ties is no part of the noise.
+    # Ties are broken independently of the noise.
     assert again.generator(1, 1).random() != again.generator(1).random()
 
 
@@ -341,7 +343,7 @@ def test_without_opendp_the_error_says_what_to_install(monkeypatch):
         Session(THREE_ARMS)
 
 
-# A phase of no session is released as a session would release it.
+# Releases outside a session.
 
 
 PLAN = linearity.holdout([2, 5], pulls=3, epsilon=0.5)
@@ -378,12 +380,12 @@ def test_a_holdout_does_not_repeat_the_noise_of_the_session_that_shares_its_sour
         session.record({arm: np.zeros(count) for arm, count in pulls.items()})
         plan = linearity.holdout([0, 1, 2], pulls=pulls[0], epsilon=1)
         again = release(plan, [np.zeros(pulls[0])] * 3, noise=noise)
-    # Both are noise alone, up to a scale.
+    # Both statistics are pure noise, with different scales.
     ratios = np.divide(again.statistic, session.released[0].statistic)
     assert np.ptp(ratios) > 1e-6
 
 
-def test_noise_for_simulation_says_so() -> None:
+def test_a_release_with_noise_for_simulation_warns_and_has_its_remarks() -> None:
     noise = dpbai.NumpyNoise()
     with pytest.warns(ReleaseWarning):
         found = release(PLAN, REWARDS, noise=noise)
@@ -405,7 +407,7 @@ def test_the_delta_of_a_release_is_that_of_its_plan() -> None:
         0.7321,
     ],
 )
-def test_other_rewards_are_refused_and_not_repeated(rewards: object) -> None:
+def test_other_rewards_are_refused_and_not_quoted(rewards: object) -> None:
     with pytest.raises((TypeError, ValueError), match="rewards") as refusal:
         release(PLAN, rewards)  # type: ignore[arg-type]
     assert "7321" not in str(refusal.value)

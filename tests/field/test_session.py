@@ -1,4 +1,4 @@
-"""Sessions: what they ask for, take, refuse, release, and guarantee."""
+"""Sessions: what they request, accept, refuse, release, and guarantee."""
 
 import enum
 import itertools
@@ -32,7 +32,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES
 rehearsal = partial(begun, policy=DP_BAI)
 
 
-# What a session asks for, and what it makes of the answer.
+# What a session requests, and what it computes from the rewards.
 
 
 @every_policy
@@ -68,7 +68,7 @@ def test_a_session_follows_the_plan_of_its_policy_phase_by_phase(policy):
     assert spent <= policy.budget
 
 
-def test_an_estimate_is_from_the_last_phase_that_has_one():
+def test_an_estimate_is_from_the_last_phase_with_the_arm_in_play():
     session = begun(policy=DP_BAI)
     finished(session, np.random.default_rng(0))
     first, last = session.released[0], session.released[-1]
@@ -81,7 +81,7 @@ def test_an_estimate_is_from_the_last_phase_that_has_one():
         assert session.estimates[arm] == first.estimates[first.active.index(arm)]
 
 
-def test_deviations_are_those_of_many_noises():
+def test_deviations_are_those_of_many_draws_of_the_noise():
     """Each within 6 standard errors of the deviation of 20 000 draws: a false alarm of 2e-9."""
     for policy in POLICIES.values():
         plan = policy.phase(1, range(ARMS))
@@ -100,7 +100,7 @@ def test_deviations_of_noise_and_rewards_add_up_in_squares():
     assert standard_deviations([plan], 0.5) == pytest.approx(expected)
 
 
-def test_repr_says_where_a_session_stands():
+def test_repr_shows_the_state_of_a_session():
     session = rehearsal()
     total = sum(session.requests.values())
     stands = f"10 arms, 10 in play, phase 1 has 0 of {total} rewards"
@@ -113,7 +113,7 @@ def test_repr_says_where_a_session_stands():
     )
 
 
-def test_ties_are_broken_at_random_and_with_a_seed_each_time_alike():
+def test_ties_are_broken_at_random_and_reproducibly_with_a_seed():
     """Of ten equal arms 5, 3, 2 and 1 are kept: by chance two runs agree with probability 7e-5."""
     policy = dpbai.DPBAI(np.eye(10), budget=200, epsilon=math.inf)
     runs = [
@@ -124,14 +124,14 @@ def test_ties_are_broken_at_random_and_with_a_seed_each_time_alike():
     assert len(set(map(str, runs))) == 3
 
 
-def test_a_finished_session_takes_nothing_more():
+def test_a_finished_session_accepts_no_more_rewards():
     session = Session(DP_BAI, noise=Deaf())
     finished(session, np.random.default_rng(0))
     with pytest.raises(SessionError, match="finished"):
         session.record({session.recommendation: [0.5]})
 
 
-def test_a_session_forgets_the_sums_of_rewards_once_their_phase_is_released():
+def test_a_session_deletes_the_sums_of_rewards_when_their_phase_is_released():
     session = begun(policy=DP_BAI)
     while session.requests:
         session.record(full(session), batch=f"phase {session.phase.index}")
@@ -140,8 +140,8 @@ def test_a_session_forgets_the_sums_of_rewards_once_their_phase_is_released():
     assert session._run.totals == {}
 
 
-def test_what_a_session_shows_is_one_state_of_it_whatever_other_threads_do():
-    """A reader that is interrupted after each look at the session, by a step that ends the run."""
+def test_a_session_shows_one_consistent_state_whatever_other_threads_do():
+    """After each read of the state by one thread, another thread ends the run."""
     for show in (
         repr, lambda s: s.requests, lambda s: s.recommendation, lambda s: s.estimates,
         lambda s: s.deviations, lambda s: s.certificate,
@@ -174,7 +174,7 @@ def test_what_a_session_shows_is_one_state_of_it_whatever_other_threads_do():
 # Names of arms and batches.
 
 
-def test_labels_name_the_arms_everywhere():
+def test_labels_name_the_arms_in_all_results():
     names = [f"variant {letter}" for letter in "ABCDEFGHIJ"]
     named = begun(policy=DP_BAI, labels=names)
     plain = begun(policy=DP_BAI)
@@ -226,7 +226,7 @@ class Colour(str, enum.Enum):  # noqa: UP042  (the older kind, whose str() is it
     ],
     ids=["enum", "numpy strings", "numpy integers", "integer enum", "accents"],
 )
-def test_labels_are_kept_as_plain_names_and_found_under_the_ones_given(labels, kept, tmp_path):
+def test_labels_are_stored_as_plain_names_and_found_by_those_given(labels, kept, tmp_path):
     path = tmp_path / "session.json"
     Session(THREE_ARMS, path=path, labels=labels)
     session = Session.resume(path)
@@ -266,7 +266,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_a_name_that_controls_what_shows_it_is_refused(name, tmp_path):
+def test_a_name_with_control_characters_is_refused(name, tmp_path):
     with pytest.raises(ValueError, match="not contain control characters") as error:
         begun(labels=[name, "x", "y"])
     assert str(error.value).isprintable()
@@ -288,7 +288,7 @@ def test_names_in_any_script_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("batch", [0.7311, [0.7311], b"0.7311", {"x": 0.7311}, np.float64(0.7311)])
-def test_a_reward_in_the_place_of_a_batch_is_not_told(batch):
+def test_a_reward_in_place_of_a_batch_is_not_quoted(batch):
     session = begun()
     for call in (lambda: session.record({0: [0.5]}, batch=batch), lambda: session.undo(batch)):
         with pytest.raises(TypeError, match="batch must be") as error:
@@ -296,7 +296,7 @@ def test_a_reward_in_the_place_of_a_batch_is_not_told(batch):
         assert "7311" not in "".join(traceback.format_exception_only(error.value))
 
 
-# Rewards: which are taken, and how exactly.
+# Rewards: which are accepted, and that their sums are exact.
 
 
 ODD = 0.7310585786300049  # a reward that no other text contains
@@ -351,7 +351,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def session():
-    """A session that only ever refuses, so that tests can share it."""
+    """A session that refuses every input, so that tests can share it."""
     session = Session(DP_BAI, noise=Deaf())
     session.record({next(iter(session.requests)): [0.5]})
     return session
@@ -373,7 +373,7 @@ def assert_refused(session, call, *, secrets=("0.731", "73.1")):
 
 
 @pytest.mark.parametrize("rewards", GOOD.values(), ids=GOOD)
-def test_rewards_of_any_numeric_kind_are_taken_exactly(rewards):
+def test_rewards_of_any_numeric_kind_are_recorded_exactly(rewards):
     session = Session(DP_BAI, noise=Deaf())
     arm = next(iter(session.requests))
     session.record({arm: rewards})
@@ -382,13 +382,13 @@ def test_rewards_of_any_numeric_kind_are_taken_exactly(rewards):
 
 
 @pytest.mark.parametrize("rewards", BAD.values(), ids=BAD)
-def test_rewards_that_are_none_are_refused_whole_and_never_told(session, rewards):
+def test_invalid_rewards_are_refused_as_a_whole_and_never_quoted(session, rewards):
     good, bad = list(session.requests)[:2]
     assert_refused(session, lambda: session.record({good: [0.5], bad: rewards}))
 
 
 @pytest.mark.parametrize("arm", [-1, 10, 8.0, "0", None, True, 0.7310585786300049, (0,)])
-def test_rewards_of_an_arm_that_is_not_asked_for_are_refused(session, arm):
+def test_rewards_of_an_arm_that_is_not_requested_are_refused(session, arm):
     assert_refused(session, lambda: session.record({arm: [0.5]}))
     eliminated = next(arm for arm in range(ARMS) if arm not in session.requests)
     assert_refused(session, lambda: session.record({eliminated: [0.5]}))
@@ -397,7 +397,7 @@ def test_rewards_of_an_arm_that_is_not_asked_for_are_refused(session, arm):
 @pytest.mark.parametrize(
     "rewards", [[0.7311], [[0.7311]], np.array([0.7311]), 0.7311, None, "ab", {1}]
 )
-def test_rewards_that_are_no_mapping_are_refused_and_never_told(session, rewards):
+def test_rewards_that_are_not_a_mapping_are_refused_and_never_quoted(session, rewards):
     for record in (session.record, session.record_sums):
         with pytest.raises(TypeError, match="must be a mapping from arms") as error:
             record(rewards)
@@ -413,15 +413,15 @@ def test_rewards_that_are_no_mapping_are_refused_and_never_told(session, rewards
         (np.longdouble(1) / 3, 1),
     ],
 )  # fmt: skip
-def test_sums_that_no_rewards_can_have_are_refused_and_never_told(session, total, count):
+def test_sums_that_no_rewards_can_have_are_refused_and_never_quoted(session, total, count):
     if isinstance(total, np.longdouble) and float(total) == total:
         total = 2.0  # where a long double is a double, there is no such case
     good, bad = list(session.requests)[:2]
     assert_refused(session, lambda: session.record_sums({good: (0.5, 1), bad: (total, count)}))
 
 
-def test_ten_thousand_malformed_inputs_are_refused_one_and_all(session):
-    """Each input breaks one rule; seeded, so there is no false alarm."""
+def test_ten_thousand_malformed_inputs_are_all_refused(session):
+    """Each input breaks one rule. The inputs are seeded, so there are no false alarms."""
     rng = random.Random(6)
     missing = session.requests
     asked = list(missing)
@@ -472,7 +472,7 @@ def test_ten_thousand_malformed_inputs_are_refused_one_and_all(session):
 
 
 def deliver(session, means, rng, scale=lambda rewards: rewards):
-    """Give all that is asked for, 0 or 1 by the means, on a scale."""
+    """Record all requested rewards, 0 or 1 with the given means, after scaling."""
     batch = {arm: rng.random(pulls) < means[arm] for arm, pulls in session.requests.items()}
     session.record({arm: scale(rewards.astype(float)) for arm, rewards in batch.items()})
 
@@ -516,13 +516,13 @@ def test_the_sum_of_rewards_in_another_range_is_mapped_without_rounding():
     "bounds",
     [(1, 1), (5, 1), (math.nan, 1), (0, math.inf), (0,), (0, 1, 2), 5, "15", (0, 2.0**60), None],
 )
-def test_a_range_that_is_none_is_refused(bounds):
+def test_an_invalid_range_is_refused(bounds):
     with pytest.raises((ValueError, TypeError), match="reward_range"):
         rehearsal(reward_range=bounds)
 
 
 @pytest.mark.parametrize("reward", [0.999, 5.001, 0, 6, math.nan])
-def test_rewards_outside_their_range_are_refused_and_never_told(reward):
+def test_rewards_outside_their_range_are_refused_and_never_quoted(reward):
     session = rehearsal(reward_range=(1, 5))
     arm = next(iter(session.requests))
     with pytest.raises(ValueError, match=r"\[1, 5\]|finite") as error:
@@ -535,7 +535,7 @@ def test_rewards_outside_their_range_are_refused_and_never_told(reward):
 
 
 @pytest.mark.parametrize("reward", [0, 2])
-def test_integers_beside_a_range_between_integers_are_refused(reward):
+def test_integers_just_outside_a_range_are_refused(reward):
     session = begun(reward_range=(0.5, 1.5))
     session.record({0: [1]})
     with pytest.raises(ValueError, match="must lie in"):
@@ -543,8 +543,8 @@ def test_integers_beside_a_range_between_integers_are_refused(reward):
 
 
 @given(data=st.data())
-def test_every_decimal_total_of_rewards_in_a_decimal_range_is_taken_and_none_beyond(data):
-    """By hand, in whole thousandths; ends that doubles do not hold are ends all the same."""
+def test_every_decimal_total_of_rewards_in_a_decimal_range_is_accepted_and_none_beyond(data):
+    """By hand, in thousandths; the ends of the range need not be doubles."""
     low, width = data.draw(st.integers(-2000, 2000)), data.draw(st.integers(1, 3000))
     count = data.draw(st.integers(1, 6))
     total = data.draw(st.integers(count * low, count * (low + width)) | st.just(count * low))
@@ -562,7 +562,7 @@ def test_every_decimal_total_of_rewards_in_a_decimal_range_is_taken_and_none_bey
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("high", [0.1, 0.3, 0.6, 1.1, 2.2, 1e5])
 @pytest.mark.parametrize("low", [0, -0.7])
-def test_rewards_in_single_precision_at_an_end_of_their_range_are_at_it(kind, low, high, tmp_path):
+def test_rewards_in_single_precision_may_be_at_an_end_of_their_range(kind, low, high, tmp_path):
     path = tmp_path / "run.json"
     session = begun(path, reward_range=(low, high))
     ends = np.array([low, high], dtype=kind) if high < 1e5 else np.array([low, low], dtype=kind)
@@ -576,10 +576,10 @@ def test_rewards_in_single_precision_at_an_end_of_their_range_are_at_it(kind, lo
             session.record({1: np.array([wrong], dtype=kind)})
 
 
-# The same batch twice, and mistakes.
+# Batches: none twice, and how to undo one.
 
 
-def test_a_batch_is_taken_once_in_the_whole_run(tmp_path):
+def test_a_batch_is_recorded_once_in_the_whole_run(tmp_path):
     path = tmp_path / "run.json"
     session = rehearsal(path=path)
     arm = next(iter(session.requests))
@@ -599,7 +599,7 @@ def test_a_batch_is_taken_once_in_the_whole_run(tmp_path):
         session.record({next(iter(session.requests)): [0.5]}, batch=0.5)
 
 
-def test_what_is_undone_leaves_no_trace(tmp_path):
+def test_a_batch_that_is_undone_leaves_no_trace(tmp_path):
     kept, undone = (rehearsal(path=tmp_path / f"{name}.json") for name in ("kept", "undone"))
     first, second = list(kept.requests)[:2]
     for session in (kept, undone):
@@ -614,7 +614,7 @@ def test_what_is_undone_leaves_no_trace(tmp_path):
     undone.record({first: [0.0]}, batch="bad")
 
 
-def test_rewards_recorded_in_parts_are_all_there_after_a_batch_is_undone_or_an_arm_withdrawn():
+def test_rewards_recorded_in_parts_remain_after_a_batch_is_undone_or_an_arm_withdrawn():
     session = begun()
     session.record({0: [0.5]})
     session.record({0: [0.25]})
@@ -626,8 +626,8 @@ def test_rewards_recorded_in_parts_are_all_there_after_a_batch_is_undone_or_an_a
     assert session._run.totals[0] == (Fraction(7, 8), 3)
 
 
-def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
-    """It is named, not told again: there is nothing to compare, nor to learn from a refusal."""
+def test_only_a_whole_batch_of_the_current_phase_can_be_undone():
+    """Only its name is given, so a refusal reveals nothing about its rewards."""
     session = rehearsal()
     first = next(iter(session.requests))
     session.record({first: [0.5]}, batch="a")
@@ -647,7 +647,7 @@ def test_only_a_whole_batch_of_the_phase_under_way_is_undone():
     assert session.batches == {"a": Batch(1, {first: 1})}
 
 
-# A phase that will not get all its rewards.
+# A phase that is ended before it has all its rewards.
 
 
 LONGER_IN_L1 = np.array([[3.0, 6.0], [4.0, 0.0]])  # its first column, but not in L2
@@ -656,7 +656,7 @@ LONGER_IN_L1 = np.array([[3.0, 6.0], [4.0, 0.0]])  # its first column, but not i
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_fewer_rewards_cost_no_more_privacy_whatever_their_numbers(data):
-    """By the account of OpenDP and by the law of the noise; and no noise is wider than it must."""
+    """By OpenDP's account and by the law of the noise, which is not wider than necessary."""
     plans = [
         POLICIES[name].phase(1, range(ARMS)) for name in ("DPBAI", "DPBAIGauss", "DPOD", "DPDesign")
     ]
@@ -682,7 +682,7 @@ def test_fewer_rewards_cost_no_more_privacy_whatever_their_numbers(data):
 @pytest.mark.parametrize("noise", [Laplace(1e-170), Gaussian(1e-170)], ids=repr)
 @pytest.mark.parametrize("unit", [0.0, 3e-170, 1e160])
 def test_the_noise_of_a_release_in_any_units_is_widened(noise, unit):
-    """Squares of such numbers are no doubles. A release that is all zero hides in any noise."""
+    """The squares overflow or underflow. A release that is 0 needs no wider noise."""
     release = np.array([[1.0, 0.5], [0.0, 2.0]]) * unit
     plan = Phase(1, (0, 1), (0, 1), (4, 4), noise, 1, release, np.eye(2), delta=1e-3)
     fewer = shortened(plan, (4, 1))
@@ -692,7 +692,7 @@ def test_the_noise_of_a_release_in_any_units_is_widened(noise, unit):
 
 
 def shifts_of(plan):
-    """How far a reward moves the release, in fractions."""
+    """How much one reward of each arm changes the release, as fractions."""
     return [
         tuple(abs(Fraction(entry)) / pulls for entry in column if entry)
         for column, pulls in zip(plan.release.T.tolist(), plan.pulls, strict=True)
@@ -700,8 +700,8 @@ def shifts_of(plan):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_phase_that_is_ended_early_releases_means_of_what_came(name, tmp_path):
-    """By hand: the means of what came, noise in proportion; resumed, the run goes on the same."""
+def test_a_phase_that_is_ended_early_releases_means_of_the_rewards_so_far(name, tmp_path):
+    """By hand: the means, and noise in proportion. A resumed run continues in the same way."""
     policy, path = POLICIES[name], tmp_path / "run.json"
     session = Session(policy, noise=NumpyNoise(4), path=path)
     plan = policy.phase(1, range(ARMS))
@@ -730,7 +730,7 @@ def test_a_phase_that_is_ended_early_releases_means_of_what_came(name, tmp_path)
     assert again.finished
 
 
-def test_how_far_the_noise_is_widened_depends_on_no_reward(tmp_path):
+def test_how_much_the_noise_is_widened_depends_on_no_reward(tmp_path):
     runs = []
     for reward in (0.0, 1.0):
         session = rehearsal(path=tmp_path / f"{reward}.json")
@@ -740,7 +740,7 @@ def test_how_far_the_noise_is_widened_depends_on_no_reward(tmp_path):
     assert runs[0] == runs[1]
 
 
-def test_a_phase_without_a_reward_of_each_arm_is_not_ended():
+def test_a_phase_is_not_ended_without_a_reward_of_each_arm():
     session = rehearsal()
     first, second = list(session.requests)[:2]
     session.record({first: [0.5]})
@@ -765,13 +765,13 @@ def test_a_phase_is_not_ended_with_more_rewards_than_were_planned():
         shortened(plan, tuple(pulls + 1 for pulls in plan.pulls))
 
 
-# An arm that is gone.
+# An arm that is withdrawn.
 
 
-def test_what_an_arm_that_is_withdrawn_lacks_counts_as_the_middle_and_nothing_else_changes(
+def test_missing_rewards_of_a_withdrawn_arm_count_as_the_middle_and_nothing_else_changes(
     tmp_path,
 ):
-    """By hand: the plan, its noise and its loss are what they were; and the arm is out."""
+    """By hand: the plan, its noise and its loss are unchanged, and the arm is eliminated."""
     path = tmp_path / "run.json"
     session, noise = begun(path, reward_range=(1, 5)), NumpyNoise(1)
     plan = session.phase
@@ -798,7 +798,7 @@ def test_what_an_arm_that_is_withdrawn_lacks_counts_as_the_middle_and_nothing_el
 
 
 @pytest.mark.parametrize("name", ["DPBAI", "DPDesign", "DPOD", "Baseline"])
-def test_a_run_without_arms_that_give_no_reward_ends_and_never_recommends_them(name, tmp_path):
+def test_a_run_without_its_withdrawn_arms_ends_and_never_recommends_them(name, tmp_path):
     path, policy = tmp_path / "run.json", POLICIES[name]
     session = begun(path, policy)
     gone = list(session.requests)[:3]
@@ -816,8 +816,8 @@ def test_a_run_without_arms_that_give_no_reward_ends_and_never_recommends_them(n
     assert sum(phase.cost for phase in session.phases) <= policy.budget
 
 
-def test_a_phase_that_is_ended_without_an_arm_that_was_withdrawn_is_as_private_as_planned():
-    """The middle stands for its rewards; the noise is widened for those that the others lack."""
+def test_a_phase_that_is_ended_early_with_a_withdrawn_arm_is_as_private_as_planned():
+    """The middle replaces its rewards; the noise is widened for the missing rewards of others."""
     session = begun(policy=dpbai.Baseline(np.eye(4), budget=40, epsilon=1.0))
     plan, n = session.phase, session.phase.pulls[0]
     session.record({0: [1.0] * 2} | {arm: [1.0] * (n - 1) for arm in (1, 2, 3)})
@@ -829,8 +829,8 @@ def test_a_phase_that_is_ended_without_an_arm_that_was_withdrawn_is_as_private_a
     assert session.released[0].epsilon <= plan.loss() * (1 + 1e-12)
 
 
-def test_phases_of_which_every_reward_is_missing_for_good_are_released_at_once():
-    """Whatever the second phase would pull is withdrawn in the first: the run ends with it."""
+def test_phases_that_pull_only_withdrawn_arms_are_released_at_once():
+    """The only arm of the second phase is withdrawn in the first, with which the run then ends."""
     for end in (lambda session: session.record(full(session)), Session.end_phase):
         session = begun(policy=Outsider(np.eye(4), 40))
         session.record({arm: [0.5] for arm in range(3)})
@@ -840,8 +840,8 @@ def test_phases_of_which_every_reward_is_missing_for_good_are_released_at_once()
         assert session.finished
 
 
-def test_what_is_released_of_an_arm_without_a_reward_depends_on_no_reward():
-    """And a phase of which only that arm is missing is released when the arm is withdrawn."""
+def test_the_release_of_an_arm_without_rewards_depends_on_no_reward():
+    """A phase that lacks only rewards of that arm is released when the arm is withdrawn."""
     statistics = []
     for reward in (0.0, 1.0):
         session = begun(policy=dpbai.Baseline(np.eye(4), budget=40, epsilon=1.0))
@@ -852,7 +852,7 @@ def test_what_is_released_of_an_arm_without_a_reward_depends_on_no_reward():
     assert statistics[0][1] != statistics[1][1]
 
 
-def test_two_arms_at_least_stay():
+def test_at_least_two_arms_remain():
     session = begun()
     session.withdraw(2)
     for arm in (0, 1, 5, "0", None, 0.5):
@@ -864,7 +864,7 @@ def test_two_arms_at_least_stay():
 
 @dataclass(frozen=True, eq=False)
 class Outsider:
-    """Pulls all arms, and then one that is out."""
+    """Pulls all arms, and then one that was eliminated."""
 
     features: np.ndarray
     budget: int
@@ -880,7 +880,7 @@ class Outsider:
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_the_certificate_covers_all_active_sets_and_not_only_those_that_came_to_be(norm):
+def test_the_certificate_covers_all_active_sets_and_not_only_those_of_this_run(norm):
     """By hand: L1 norms over scales, for all three-phase histories of five arms."""
     features = np.random.default_rng(3).normal(size=(5, 4)).round(2)
     policy = dpbai.DPOD(features, budget=100, epsilon=0.5, norm=norm)
@@ -915,8 +915,8 @@ def test_the_certificate_plans_what_the_policy_certifies(name):
     assert session.certificate.epsilon >= max(phase.epsilon for phase in session.released)
 
 
-def test_what_was_released_counts_where_the_active_sets_are_too_many_to_list():
-    """The certificate has not looked at the survivors of this run, and their noise is another."""
+def test_the_certificate_covers_the_releases_if_the_active_sets_are_too_many_to_list():
+    """It was not computed for the survivors of this run, and their phase has other noise."""
     half = tuple(range(20))
 
     class Partial(dpbai.DPBAIGauss):
@@ -940,7 +940,7 @@ def test_what_was_released_counts_where_the_active_sets_are_too_many_to_list():
 
 
 @pytest.mark.parametrize("name", ["DPBAI without noise", "ODLinBAI"])
-def test_a_release_without_noise_is_certified_as_no_privacy(name):
+def test_a_release_without_noise_is_certified_as_not_private(name):
     session = Session(POLICIES[name])
     finished(session, np.random.default_rng(0))
     assert session.certificate.epsilon == math.inf
@@ -963,7 +963,7 @@ def test_opendp_is_the_default_and_its_certificate_has_no_remark():
 
 
 class Odd:
-    """A law that no source of noise of this library knows, from the second phase on."""
+    """From the second phase on, its noise is of a law that OpenDP does not have."""
 
     def __init__(self, inner):
         self.features, self.budget, self.inner = inner.features, inner.budget, inner
@@ -977,7 +977,7 @@ class Odd:
         return plan
 
 
-def test_noise_that_the_source_lacks_is_refused_at_the_start(monkeypatch):
+def test_noise_that_its_source_does_not_have_is_refused_at_the_start(monkeypatch):
     original = OpenDPNoise.loss
 
     def picky(self, noise, shift, delta):
@@ -994,7 +994,7 @@ def test_noise_that_the_source_lacks_is_refused_at_the_start(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e5, 1e6, 1e9])
 def test_gaussian_noise_has_a_certificate_at_every_epsilon(epsilon):
-    """Against the law of the noise: never below it, and above by the price of concentration."""
+    """Never below the loss of the law of the noise, and above it by at most a fifth."""
     policy = dpbai.DPBAIGauss(
         np.eye(3), budget=40, epsilon=epsilon, delta=1e-5, calibration="analytic"
     )
@@ -1050,11 +1050,11 @@ def test_runs_of_the_same_people_add_up_and_those_of_others_do_not(tmp_path):
 
 @pytest.mark.parametrize("noise", [Laplace(0.1), Gaussian(0.1)], ids=repr)
 @pytest.mark.parametrize("came", [20, 5])
-def test_noise_and_sampling_are_off_by_no_more_among_equal_arms(noise, came):
-    """The answer is the luckiest of six: 50 000 runs, six standard errors (1e-9).
+def test_the_errors_of_noise_and_sampling_are_within_their_bounds_for_equal_arms(noise, came):
+    """The answer is the arm with the largest error: 50 000 runs, six standard errors (1e-9).
 
-    By noise alone an interval for an arm that was named beforehand would be left four times as
-    often. An arm that was withdrawn has `came` of 20 rewards, and the middle for the others.
+    With noise alone, an interval for an arm that was named beforehand would be missed four times as
+    often. A withdrawn arm has `came` of 20 rewards, and the middle for the others.
     """
     phase = Phase(1, tuple(range(6)), tuple(range(6)), (20,) * 6, noise, 1)
     counts, rng = np.full(6, came), np.random.default_rng(1)
@@ -1072,8 +1072,8 @@ def test_noise_and_sampling_are_off_by_no_more_among_equal_arms(noise, came):
     assert np.mean(np.abs(off) > found + sampled) < 0.2
 
 
-def test_the_interval_of_a_policy_that_remembers_holds_the_mean_of_its_answer():
-    """Equal arms, 30 runs at 90 %: 15 hits or more, but for a chance of 1e-8."""
+def test_the_interval_of_a_policy_that_remembers_contains_the_mean_of_its_answer():
+    """Equal arms, 30 runs at 90 %: fewer than 15 hits have probability 1e-8."""
     policy = dpbai.DPDesign(np.eye(4), budget=60, epsilon=1.0, phases=2)
     rng, hits = np.random.default_rng(5), 0
     for seed in range(30):
@@ -1088,8 +1088,8 @@ def test_the_interval_of_a_policy_that_remembers_holds_the_mean_of_its_answer():
     assert hits >= 15
 
 
-def test_an_error_of_any_phase_that_is_remembered_is_allowed_for():
-    """By hand: each mean of two equal arms in three phases counts for the answer by a sixth."""
+def test_the_interval_accounts_for_the_errors_of_all_remembered_phases():
+    """By hand: the weight of each mean of two equal arms in three phases is a sixth."""
     sigmas, pulls, level = (0.1, 0.2, 0.4), (10, 20, 40), 0.1 / 2
     arms = (0, 1)
     phases = [
@@ -1099,8 +1099,8 @@ def test_an_error_of_any_phase_that_is_remembered_is_allowed_for():
     ]  # fmt: skip
     counts = [[n] * 2 for n in pulls]
     noise, sampling, deviations = half_widths(phases, counts, np.ones((2, 1)), 1, 0.9)
-    # In all, six numbers have noise, and six means are of rewards: each may be off, those of the
-    # phases that chose the arms for any weights, so that they add up; those of the last in squares.
+    # Six numbers have noise, and six means are of rewards. Errors of the phases that chose the arms
+    # are bounded for any weights, so they add up; the squares of those of the last phase add up.
     each = np.array([1 / 3, 1 / 3, math.sqrt(2) / 6])
     assert noise == pytest.approx(NormalDist().inv_cdf(1 - level / 12) * (each @ sigmas))
     factor = math.sqrt(math.log(2 * 6 / level) / 2)
@@ -1142,7 +1142,7 @@ def test_the_interval_accounts_for_an_arm_that_was_withdrawn_and_for_the_misfit_
 
 
 def test_without_noise_the_interval_is_that_of_hoeffding():
-    """Two sides, two arms, half of the error for sampling; with noise, its tail for the other."""
+    """Two sides and two arms; half of the error probability is for sampling, half for noise."""
     policy = dpbai.Baseline(np.eye(2), budget=100, epsilon=np.inf)
     session = finished(begun(policy=policy))
     interval, pulls = session.interval(0.9), session.phases[0].pulls[0]
@@ -1167,8 +1167,8 @@ def test_a_policy_of_a_user_with_slots_has_the_interval_of_what_it_plans():
     assert finished(begun(policy=Own(np.eye(3), 60))).interval() == theirs.interval()
 
 
-def test_a_bound_on_sums_of_laplace_noise_is_one_and_not_far_off():
-    """100 000 draws: the chance to exceed it is at most 5 %, and 0.2 % at least."""
+def test_the_bound_on_sums_of_laplace_noise_holds_and_is_not_loose():
+    """100 000 draws: it is exceeded with probability at most 5 %, and at least 0.2 %."""
     weights, scale = np.array([1.0, -2.0, 0.5, 0.0]), 3.0
     bound = _quantile(dpbai.Laplace(scale), weights, 0.05)
     drawn = np.random.default_rng(0).laplace(scale=scale, size=(100_000, 4)) @ weights
@@ -1182,7 +1182,7 @@ def test_noise_of_another_law_is_bounded_by_its_variance():
     assert _quantile(noise, np.array([3.0, -4.0]), 0.05) == pytest.approx(bound)
 
 
-def test_where_differences_alone_are_released_no_mean_is_told():
+def test_an_interval_is_refused_if_only_differences_are_released():
     session = begun(policy=dpbai.DPDesign(np.eye(2), budget=100, epsilon=1.0))
     with pytest.raises(SessionError, match="not finished"):
         session.interval()

@@ -1,4 +1,4 @@
-"""The file of a session: what it holds, what is refused, and what no crash or rival can do."""
+"""The file of a session: its content, what is refused, crashes, and concurrent processes."""
 
 import contextlib
 import copy
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbai.field.session.ReleaseWarn
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
-# What the file holds.
+# The content of the file.
 
 
 @every_policy
@@ -99,7 +99,7 @@ def test_rewards_in_any_order_and_parts_give_the_same_file(data, tmp_path_factor
 
 
 def test_once_a_phase_is_released_the_file_depends_on_the_release_alone(tmp_path):
-    """Two sets of rewards with nothing in common, and one release: the same bytes."""
+    """Two different sets of rewards with the same release give the same bytes."""
     files = []
     for number, seed in enumerate((1, 2)):
         rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def test_once_a_phase_is_released_the_file_depends_on_the_release_alone(tmp_path
     assert first[0] != first[1]
 
 
-def test_of_a_phase_under_way_the_file_depends_on_sums_and_counts_alone(tmp_path):
+def test_during_a_phase_the_file_depends_on_sums_and_counts_alone(tmp_path):
     files = []
     for number, rewards in enumerate(([0.5, 0.5, 0.5], [0.125, 0.375, 1.0], [0.0, 1.0, 0.5])):
         path = tmp_path / f"{number}.json"
@@ -126,7 +126,7 @@ def test_of_a_phase_under_way_the_file_depends_on_sums_and_counts_alone(tmp_path
 
 
 @pytest.mark.parametrize("noise", [OpenDPNoise(), NumpyNoise(3)], ids=lambda noise: noise.name)
-def test_a_file_knows_its_policy_and_its_noise(noise, tmp_path):
+def test_a_file_holds_its_policy_and_its_noise(noise, tmp_path):
     path = tmp_path / "session.json"
     rng = np.random.default_rng(0)
     for policy in POLICIES.values():
@@ -140,10 +140,10 @@ def test_a_file_knows_its_policy_and_its_noise(noise, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["DPBAI", "DPDesign", "DPOD", "ODLinBAI"])
-def test_a_run_goes_on_with_the_plan_that_it_stored_whatever_is_planned_now(
+def test_a_run_continues_with_its_stored_plan_whatever_the_policy_plans_now(
     name, tmp_path, monkeypatch
 ):
-    """As between two processors, where linear algebra breaks ties in another way."""
+    """As on another processor, where linear algebra breaks ties in another way."""
     policy, noise, path = POLICIES[name], NumpyNoise(seed=1), tmp_path / "session.json"
     session = Session(policy, noise=noise, path=path)
     straight = Session(policy, noise=noise)
@@ -183,7 +183,7 @@ def test_a_run_goes_on_with_the_plan_that_it_stored_whatever_is_planned_now(
 
 @dataclass(frozen=True, eq=False)
 class Uniformly:
-    """A policy of a user: all arms equally often, once."""
+    """A policy of a user: one phase that pulls all arms equally often."""
 
     features: np.ndarray
     budget: int
@@ -231,7 +231,7 @@ def run_file(tmp_path):
 
 
 def refused(path):
-    """Return whether a file is refused, in one line, and left as it is."""
+    """Return whether a file is refused with a message of one line, and is not changed."""
     before = path.read_bytes()
     try:
         Session.resume(path, noise=Deaf())
@@ -286,7 +286,7 @@ def test_a_thousand_random_edits_of_the_json_are_refused(run_file):
         tried += 1
 
 
-def test_files_that_are_no_sessions_are_refused(run_file):
+def test_files_that_are_not_sessions_are_refused(run_file):
     for text in (
         "", "null", "[]", "{}", "3", "NaN", "[" * 100_000, "\x00", "{\"format\": 3}", "1" * 5000,
         '{"format": "dpbai session"}', '{"format": "dpbai session", "version": 3}',
@@ -299,13 +299,13 @@ def test_files_that_are_no_sessions_are_refused(run_file):
     assert refused(run_file)
 
 
-def test_a_binary_file_is_no_session(tmp_path):
+def test_a_binary_file_is_refused(tmp_path):
     (tmp_path / "run.json").write_bytes(bytes(range(256)))
     with pytest.raises(SessionError, match="was cut short or is not a dpbai session"):
         Session.resume(tmp_path / "run.json")
 
 
-def test_a_file_of_version_0_2_says_which_program_goes_on_with_it(run_file):
+def test_the_refusal_of_a_file_of_version_0_2_names_the_version_that_reads_it(run_file):
     run_file.write_text(run_file.read_text().replace('"version": 3', '"version": 2'))
     with pytest.raises(SessionError, match=r"has version 2 .* reads version 3: .* \(0\.2 for"):
         Session.resume(run_file, noise=Deaf())
@@ -344,12 +344,12 @@ def test_a_file_that_was_begun_with_other_noise_is_refused(run_file):
 
 
 @pytest.mark.parametrize("path", [".", 5, None, b"run.json", "a\0b", "x" * 5000])
-def test_a_path_that_leads_to_no_file_is_named(path):
+def test_an_invalid_path_is_refused_with_the_name_of_the_argument(path):
     with pytest.raises((ValueError, TypeError), match="path must be"):
         Session.resume(path)
 
 
-def test_a_file_that_is_not_there_is_not_made(tmp_path):
+def test_resuming_a_file_that_does_not_exist_creates_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         Session.resume(tmp_path / "none.json", noise=Deaf())
     assert list(tmp_path.iterdir()) == []
@@ -424,7 +424,7 @@ def test_a_forged_file_that_does_not_fit_together_is_refused(run_file, edit):
 @pytest.mark.parametrize("count", [1, 2, 3], ids=["too few", "as planned", "too many"])
 @pytest.mark.parametrize("dropped", [False, True])
 def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tmp_path):
-    """Also if the next plan is forged for them; without noise, any plan keeps to the guarantee."""
+    """Also if the next plan is forged to match. Without noise, any plan satisfies the guarantee."""
     path = tmp_path / "run.json"
     session = Session(POLICIES["DPBAI without noise"], noise=Deaf(), path=path)
     while len(session.released) < 2:
@@ -463,7 +463,7 @@ def test_a_forged_file_in_which_other_arms_survive_is_refused(count, dropped, tm
         "half a reward without a batch",
     ],
 )
-def test_a_forged_file_with_a_batch_that_cannot_be_is_refused(edit, tmp_path):
+def test_a_forged_file_with_an_impossible_batch_is_refused(edit, tmp_path):
     path = tmp_path / "run.json"
     session = Session(THREE_ARMS, noise=Deaf(), path=path)
     session.record({0: [0.5]}, batch="monday")
@@ -496,7 +496,7 @@ def test_a_forged_file_is_refused_with_the_reason(run_file, edit, message):
         Session.resume(run_file, noise=Deaf())
 
 
-def test_a_sum_that_is_refused_is_not_told(run_file):
+def test_a_sum_that_is_refused_is_not_quoted(run_file):
     forge(run_file, lambda content: content["current"].update(sums=["0.1234567,", "0"]))
     with pytest.raises(SessionError, match="sums and counts do not fit") as error:
         Session.resume(run_file, noise=Deaf())
@@ -504,7 +504,7 @@ def test_a_sum_that_is_refused_is_not_told(run_file):
 
 
 def test_a_guarantee_is_never_less_than_the_one_that_was_stated_when_the_run_began(tmp_path):
-    """As between two machines whose plans differ by rounding; here, by a factor of two."""
+    """As on another machine, whose plans differ by rounding; here they differ by a factor of 2."""
     path = tmp_path / "run.json"
     before = begun(path).certificate.epsilon
 
@@ -515,8 +515,8 @@ def test_a_guarantee_is_never_less_than_the_one_that_was_stated_when_the_run_beg
     assert Session.resume(path).certificate.epsilon == pytest.approx(2 * before)
 
 
-def test_a_file_whose_gaussian_noise_has_the_delta_is_read(tmp_path):
-    """As files of this version were, until plans had a delta."""
+def test_a_file_that_stores_delta_with_its_gaussian_noise_is_read(tmp_path):
+    """As files of this version did before plans had a delta."""
     path = tmp_path / "run.json"
     policy = dpbai.DPBAIGauss(FEATURES, budget=60, epsilon=0.5, delta=1e-5)
     before = Session(policy, noise=NumpyNoise(1), path=path)
@@ -567,7 +567,7 @@ def test_an_older_copy_in_another_place_is_not_counted_beside_its_run(tmp_path):
         assert (found.copies, found.epsilon) == ((place,), session.certificate.epsilon)
 
 
-def test_the_count_of_phases_that_a_crash_left_behind_is_made_good_by_the_next_step(tmp_path):
+def test_the_next_step_corrects_the_count_of_phases_after_a_crash(tmp_path):
     """After a crash between the two writes, the file has one phase more than its lock file."""
     path, copy, lock = (tmp_path / name for name in ("run.json", "copy.json", "run.json.lock"))
     session = begun(path)
@@ -581,7 +581,7 @@ def test_the_count_of_phases_that_a_crash_left_behind_is_made_good_by_the_next_s
         Session.resume(path)
 
 
-def test_a_file_with_a_second_name_is_not_gone_on_with(tmp_path):
+def test_a_run_does_not_continue_if_its_file_has_a_second_name(tmp_path):
     path = tmp_path / "run.json"
     begun(path)
     os.link(path, tmp_path / "other.json")
@@ -593,7 +593,7 @@ def test_a_file_with_a_second_name_is_not_gone_on_with(tmp_path):
     Session.resume(path).record({0: [0.5]})
 
 
-def test_a_lock_file_that_is_left_from_another_run_stops_no_new_one(tmp_path):
+def test_the_lock_file_of_an_earlier_run_does_not_prevent_a_new_run(tmp_path):
     path = tmp_path / "run.json"
     finished(begun(path))
     path.unlink()
@@ -619,10 +619,10 @@ def test_a_file_that_cannot_be_replaced_says_why_and_changes_nothing(tmp_path, m
     assert not (tmp_path / "run.json.tmp").exists()
 
 
-# Who may read and write, and what lies beside the file.
+# Permissions, and the files beside the session.
 
 
-def test_the_file_is_for_its_owner_alone(tmp_path):
+def test_only_the_owner_may_read_the_file(tmp_path):
     path = tmp_path / "session.json"
     session = Session(DP_BAI, noise=Deaf(), path=path)
     session.record({next(iter(session.requests)): [0.5]})
@@ -630,7 +630,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".tmp", ".lock"])
-def test_a_link_in_the_place_of_a_file_beside_the_session_is_not_followed(suffix, tmp_path):
+def test_a_link_in_place_of_the_temporary_or_the_lock_file_is_not_followed(suffix, tmp_path):
     path, target = tmp_path / "session.json", tmp_path / "target"
     target.write_text("precious")
     session = begun(path)
@@ -647,7 +647,7 @@ def test_a_link_in_the_place_of_a_file_beside_the_session_is_not_followed(suffix
     assert not path.is_symlink()
 
 
-def test_a_file_in_the_place_of_the_temporary_one_lends_the_session_no_mode(tmp_path):
+def test_the_session_does_not_take_the_mode_of_an_existing_temporary_file(tmp_path):
     path = tmp_path / "session.json"
     planted = tmp_path / "session.json.tmp"
     planted.write_text("")
@@ -658,7 +658,7 @@ def test_a_file_in_the_place_of_the_temporary_one_lends_the_session_no_mode(tmp_
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_planted_between_the_removal_and_the_opening_stops_the_step(tmp_path, monkeypatch):
+def test_a_temporary_file_that_appears_during_a_step_stops_the_step(tmp_path, monkeypatch):
     path = tmp_path / "session.json"
     session = begun(path)
     before, opened = path.read_bytes(), os.open
@@ -684,7 +684,7 @@ def test_a_stricter_mode_of_the_file_is_kept(mode, kept, tmp_path):
     assert path.stat().st_mode & 0o777 == kept
 
 
-def test_reading_needs_no_right_to_write_and_writes_nothing(tmp_path, monkeypatch):
+def test_reading_needs_no_write_permission_and_writes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "session.json"
     begun(path).record({0: [0.5]})
     (tmp_path / "session.json.lock").unlink()
@@ -711,7 +711,7 @@ def test_reading_needs_no_right_to_write_and_writes_nothing(tmp_path, monkeypatc
         session.record({0: [0.5]})
 
 
-# Several at once.
+# Several processes and threads.
 
 
 def test_of_two_sessions_on_one_file_only_one_draws_the_noise(tmp_path):
@@ -730,7 +730,7 @@ def test_of_two_sessions_on_one_file_only_one_draws_the_noise(tmp_path):
 
 
 def test_a_step_waits_until_no_other_process_is_in_one(tmp_path):
-    """Played by a second lock on the lock file, which might be another process's."""
+    """A second lock on the lock file stands for another process."""
     path = tmp_path / "session.json"
     session = Session(THREE_ARMS, noise=Deaf(), path=path)
     before = path.read_bytes()
@@ -767,7 +767,7 @@ def test_threads_that_share_a_session_lose_no_reward(tmp_path):
 
 
 def test_processes_that_repeat_a_step_after_a_conflict_lose_no_reward(tmp_path):
-    """Played by threads with a session each, which share nothing but the file."""
+    """Threads with a session each, which share only the file, stand for processes."""
     path = tmp_path / "run.json"
     policy = dpbai.Baseline(np.eye(3), budget=400, epsilon=1.0)
     begun(path, policy)
@@ -793,7 +793,7 @@ def test_processes_that_repeat_a_step_after_a_conflict_lose_no_reward(tmp_path):
     assert np.sum(list(session._run.totals.values()), axis=0).tolist() == [36, 36]
 
 
-def test_a_lock_that_is_held_is_waited_for_aloud(tmp_path, caplog, monkeypatch):
+def test_waiting_for_a_lock_is_logged(tmp_path, caplog, monkeypatch):
     path = tmp_path / "run.json"
     session = begun(path)
     monkeypatch.setattr(store, "_WARN_AFTER", 0.0)
@@ -806,8 +806,10 @@ def test_a_lock_that_is_held_is_waited_for_aloud(tmp_path, caplog, monkeypatch):
     assert caplog.messages == [f"waiting for another process that holds {path}.lock"]
 
 
-def test_a_file_whose_phase_is_released_while_it_is_read_is_no_older_copy(tmp_path, monkeypatch):
-    """By another process, between the reading of the file and that of its lock file, or so."""
+def test_a_file_whose_phase_is_released_while_it_is_read_is_not_an_older_copy(
+    tmp_path, monkeypatch
+):
+    """By another process, after this one has read the file."""
     path = tmp_path / "run.json"
     other, read = begun(path), Path.read_bytes
 
@@ -828,15 +830,15 @@ def test_a_file_whose_phase_is_released_while_it_is_read_is_no_older_copy(tmp_pa
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"]
 )
-def test_a_session_is_not_copied(copied, saved, tmp_path):
+def test_a_session_cannot_be_copied(copied, saved, tmp_path):
     session = begun(tmp_path / "session.json" if saved else None)
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         copied(session)
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_fork_of_a_session_releases_nothing_that_its_other_half_released(saved, tmp_path):
-    """Played by another number of the process: what is seen by both comes from one of them."""
+def test_a_session_and_its_fork_do_not_both_release_a_phase(saved, tmp_path):
+    """An object with another process number stands for the fork."""
     session = begun(tmp_path / "session.json" if saved else None, seed=None)
     other = object.__new__(Session)
     other.__dict__.update(session.__dict__, _process=-1)
@@ -867,10 +869,10 @@ def test_a_save_that_fails_shows_nothing_and_changes_nothing(tmp_path, monkeypat
 
 
 def record_interrupted(session, batch, step):
-    """Record, with an interrupt at a step of the code that saves and remembers; say if it came.
+    """Record, with an interrupt at a step of the code that saves; return whether it occurred.
 
-    Steps are lines, and where the session is told of what has been saved, instructions. (Python
-    delivers no signal where a `with` is left, before it lets go of what it holds.)
+    Steps are lines or, in `Session._step`, instructions. (Python delivers no signal between the end
+    of a `with` block and the release of its resource.)
     """
     count = 0
     steps = {"_record", "_step", "save", "_write", "_locked"}
@@ -900,7 +902,7 @@ def record_interrupted(session, batch, step):
     return came
 
 
-def test_an_interrupt_at_any_step_lets_no_session_release_twice(tmp_path):
+def test_no_session_releases_twice_after_an_interrupt_at_any_step(tmp_path):
     interrupted = 0
     for step in itertools.count(1):
         path = tmp_path / f"{step}.json"
@@ -908,7 +910,7 @@ def test_an_interrupt_at_any_step_lets_no_session_release_twice(tmp_path):
         batch = full(session)
         came = record_interrupted(session, batch, step)
         between = Session.resume(path)
-        # Recorded already, or the file has gone on without this object.
+        # It was recorded already, or the file is newer than this object.
         with contextlib.suppress(SessionError, ValueError):
             session.record(batch)
         shown = (between, session, Session.resume(path))
@@ -920,12 +922,12 @@ def test_an_interrupt_at_any_step_lets_no_session_release_twice(tmp_path):
     assert interrupted > 20
 
 
-# Killing needs no disk, and saving is faster in memory.
+# In memory, saving is faster, and a kill loses nothing that a disk would keep.
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def run(mutant, only=""):
-    """Yield what came of each kill; to stop listening ends the script."""
+    """Yield the outcome of each kill. Closing the generator ends the script."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as root:
         command = [sys.executable, killed.__file__, mutant, root, only]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as script:
@@ -938,12 +940,12 @@ def run(mutant, only=""):
 
 
 def faults(kills):
-    """Return what is wrong with the outcomes, as a set of claims that do not hold."""
+    """Return the faults in the outcomes of kills."""
     wrong = set()
     for kill in kills:
         seen, found = kill["seen"], kill["found"]
         if found is None:
-            # Only a session that had shown nothing yet may leave nothing.
+            # There may be no file only if the session had not shown anything.
             if seen or not kill["first"] or kill["error"] != "FileNotFoundError":
                 wrong.add("the file is lost")
             continue
@@ -980,7 +982,7 @@ def test_a_kill_at_any_line_loses_no_reward_and_draws_no_noise_again(step):
     assert faults(kills) == set()
     assert sum(not kill["killed"] for kill in kills) == step + 1
     assert len(kills) > 30
-    # Where a phase ends, kills fell on both sides of the saving of its release.
+    # At the end of a phase, some kills came before and some after its release was saved.
     seen = [kill for kill in kills if kill["seen"] and kill["killed"]]
     phases = {kill["found"]["phase"] - kill["seen"][-1]["phase"] for kill in seen}
     assert phases == (set(), {0}, {0, 1}, {0, 1})[step]
@@ -995,7 +997,7 @@ def test_a_kill_at_any_line_loses_no_reward_and_draws_no_noise_again(step):
         ("show before saving", "2", {"noise was drawn again", "rewards were lost"}),
     ],
 )
-def test_the_kills_would_find_a_session_that_does_it_otherwise(mutant, step, claims):
+def test_the_kills_detect_likely_mistakes(mutant, step, claims):
     kills = run(mutant, step)
     found = set()
     for kill in kills:
@@ -1006,10 +1008,10 @@ def test_the_kills_would_find_a_session_that_does_it_otherwise(mutant, step, cla
     assert claims <= found
 
 
-def test_a_document_is_on_the_disk_before_it_is_renamed_and_its_name_before_it_is_shown(
+def test_a_document_is_on_disk_before_it_is_renamed_and_the_renaming_before_it_is_shown(
     tmp_path, monkeypatch
 ):
-    """Against a loss of power, which no kill can play: the order of the calls."""
+    """The order of the calls, as no kill can simulate a loss of power."""
     order = []
     session = Session(killed.POLICY, noise=killed.Fresh(), path=tmp_path / "session.json")
     before = killed.shown(session)

@@ -1,9 +1,9 @@
-"""A script that kills a session at any line of its code, and what likely mistakes would do.
+"""A script that kills a session at any line of its code, also in versions with likely mistakes.
 
-It forks a child for every line that a session executes where it touches its file or changes what it
-shows. The child notes each state that its session shows, the moment it can be seen, and kills
-itself at that line; the parent resumes from the file, finishes the session, and writes all of it
-down as JSON. The tests check what was written.
+It forks a child for every executed line of the functions that access the file or change what the
+session shows. The child logs each state of its session as soon as it is visible, and kills itself
+at that line. The parent resumes the session from the file, finishes it, and prints the outcome as
+JSON, which the tests check.
 """
 
 import json
@@ -22,7 +22,7 @@ POLICY = dpbai.DPBAI(np.eye(3), budget=20, epsilon=1.0)
 
 
 class Fresh:
-    """Noise that never comes twice: whole numbers from the operating system."""
+    """Noise that does not repeat: integers from the operating system."""
 
     name = "fresh"
     remarks = ()
@@ -40,7 +40,7 @@ def reward(phase, arm, number):
 
 
 def deliver(session, share=1.0):
-    """Give a session rewards of all arms that it asks for: a share of each, or the rest."""
+    """Record a share of the missing rewards of each arm, at least one; by default all."""
     plan = session.phase
     batch = {}
     for arm, missing in session.requests.items():
@@ -63,7 +63,7 @@ def shown(session):
     }
 
 
-# What likely mistakes would do.
+# Likely mistakes.
 
 
 def write_in_place(self, data):
@@ -94,7 +94,7 @@ MUTANTS = {
 }
 
 
-# Where a session touches its file or changes what it shows: all else is computing.
+# The functions that access the file or change what the session shows.
 STEPS = {"__init__", "resume", "_record", "_step", "save", "load", "_locked", "_write"}
 
 
@@ -108,7 +108,7 @@ CODE = {live.__file__, store.__file__, __file__}
 
 
 def child(path, log, share, line):
-    """Take one step of the session in `path`, note in `log` what it shows, and die at a line."""
+    """Take one step of the session in `path`, log what it shows, and die at a line."""
     session, last, count = None, None, 0
 
     def note():
@@ -142,7 +142,7 @@ def child(path, log, share, line):
 
 
 def aftermath(path):
-    """Return what a new process finds, and how it ends."""
+    """Return what a new process finds in the file, and how the run ends."""
     try:
         session = Session.resume(path, noise=Fresh())
         found = shown(session)
@@ -157,12 +157,12 @@ def aftermath(path):
     }
 
 
-# The beginning, a part and the rest of phase 1, and phase 2: what of the rewards is told.
+# The steps: begin, record half and the rest of phase 1, and phase 2.
 SHARES = (None, 0.5, 1.0, 1.0)
 
 
 def main(mutant, root, only):
-    """Kill all steps at each line, or only one of them; the others then run to their ends."""
+    """Kill each step at each of its lines, or only one step after the others have ended."""
     MUTANTS[mutant]()
     before = None
     for step, share in enumerate(SHARES[: int(only) + 1] if only else SHARES):

@@ -1,4 +1,4 @@
-"""Policies of ten arms and of three, and sessions of them with all the rewards they ask for."""
+"""Policies with ten arms and with three, and sessions with all the rewards that they request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def begun(
 
 
 def full(session: dpbai.Session, rewards: float | np.random.Generator = 0.25) -> dict[Any, Any]:
-    """Return all rewards that a session asks for: constant, or drawn."""
+    """Return all rewards that a session requests, constant or drawn."""
     drawn = isinstance(rewards, np.random.Generator)
     return {
         arm: rewards.random(pulls) if drawn else [rewards] * pulls
@@ -51,7 +51,7 @@ def finished(session: dpbai.Session, rewards: float | np.random.Generator = 0.25
 
 @dataclass(frozen=True)
 class Deaf:
-    """A source of noise that drowns what it is added to: the release is always the same."""
+    """A source of noise that replaces the statistic: the release is always the same."""
 
     name: str = "deaf"
     remarks: tuple[str, ...] = ()
