@@ -126,7 +126,7 @@ def test_low_bits_distinguish_secrets_with_numpy_noise_and_not_with_opendp_noise
     """Of the doubles below 2^-6, one in 32 or fewer is a multiple of 2^-54, the grid of 1/3.
 
     In floating point, 1/3 plus noise of about -1/3 is always one of them; 0 plus noise seldom is.
-    About 100 draws are small. More than a fifth of them are on the grid with probability below 1e-8.
+    About 100 draws are small; more than a fifth of them are on the grid with probability < 1e-8.
     """
     numpy, opendp = NumpyNoise(0), OpenDPNoise()
     assert share_on_grid(numpy, 1 / 3) == 1
