@@ -188,7 +188,7 @@ def output(*columns: str) -> Option:
     return add
 
 
-ARM_COLUMN = option("--arm-column", "the column of the names of the arms (default: arm)",
+ARM_COLUMN = option("--arm-column", "the column with the names of the arms (default: arm)",
                     default="arm", metavar="NAME")
 ARMS = [
     option("arms", "CSV: arm,<feature>,<feature>,... with a line for each arm", metavar="arms.csv"),

@@ -59,8 +59,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
                      "0 1); choose them before you see any reward"),
         option("--noise", "the source of the noise: opendp (default), which needs dpbai[opendp]; "
                "or numpy, for rehearsals only", choices=("opendp", "numpy"), default="opendp"),
-        option("--population", "a public name for the people who give the rewards: `dpbai ledger` "
-               "assumes that only runs with the same name share people", metavar="NAME"),
+        option("--population", "a public name for the people who give the rewards; `dpbai ledger` "
+               "assumes that runs with different names share no people", metavar="NAME"),
     ),
     "next": (
         "show which arms to pull now and how often, as CSV",
@@ -76,7 +76,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
                "--reward-range; or arm,total,count with sums of rewards and how many there are. "
                "Other columns are ignored. - reads standard input", metavar="rewards.csv"),
         arguments.ARM_COLUMN,
-        option("--reward-column", "the column of the rewards (default: reward)", metavar="NAME"),
+        option("--reward-column", "the column with the rewards (default: reward)", metavar="NAME"),
         option("--batch", "a public name for these rewards: another batch with this name is "
                "refused, and `dpbai undo` can remove this one", metavar="NAME"),
         option("--follow", 'with -: read rewards as lines of JSON, {"arm": "a", "reward": 1, '

@@ -179,7 +179,7 @@ def ledger(given: argparse.Namespace) -> Answer:
         below=[
             f"Not counted, as they are copies: {listed(map(quoted, copies))}" if copies else None,
             f"For any one person, at most: epsilon = {book.epsilon:.6g}, delta = {book.delta:.6g}, "
-            "for all releases of these runs together, past and to come. Losses add up over runs "
+            "for all releases of these runs together, past and future. Losses add up over runs "
             "of the same population and runs without one. Runs of different populations are "
             "assumed to share no people, as stated when they were started.",
         ],
