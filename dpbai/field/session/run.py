@@ -116,9 +116,10 @@ class Run:
                     "rewards must be of arms that are requested now: see `Session.requests` or "
                     "`dpbai next`"
                 )
+            # Nor is the count: it may be interchanged with the sum.
             if more[1] > (missing := pulls[arm] - totals[arm][1]):
                 raise ValueError(
-                    f"rewards of arm {arm!r} must be at most {missing} more, got {more[1]}"
+                    f"rewards of arm {arm!r} must be at most {missing} more: see `Session.requests`"
                 )
             totals[arm] = _sum(totals[arm], more)
             part[arm] = _sum(part.get(arm, _NOTHING), more)
