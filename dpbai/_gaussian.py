@@ -117,8 +117,8 @@ def _zero(excess: Callable[[float], float], start: float) -> float:
     """Return exp(x) for the zero x of a decreasing function; the search starts at `start`.
 
     x is rounded up until the excess is at most 1e-7: for a huge epsilon, delta falls from 1 to 0
-    within a few units in the last place of x. A result above the largest double becomes infinity,
-    and one below the least becomes a number near 0.
+    within a few units in the last place of x. A result that overflows becomes infinity, and one
+    that underflows becomes a number near 0.
     """
     low = high = start
     while excess(high) > 0:

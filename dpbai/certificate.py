@@ -114,7 +114,7 @@ class Certificate:
         return max((noise.delta_at(epsilon, shift) for noise, shift in self._changes), default=0.0)
 
     def covers(self, visited: Certificate) -> bool:
-        """Return whether the losses of `visited` are within this guarantee, if it is complete."""
+        """Return True unless this guarantee is complete and `visited` loses more."""
         pairs = zip_longest(visited.losses, self.losses, fillvalue=0.0)
         larger = any(lost > covered * (1 + _ROUNDING) for lost, covered in pairs)
         return not self.complete or not (larger or visited.delta > self.delta)

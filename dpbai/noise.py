@@ -58,7 +58,7 @@ class Noise(Protocol):
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """A sampler of noise in floating-point numbers, with a privacy account of its own."""
+    """A sampler of noise in floating-point numbers, with its own privacy accounting."""
 
     @property
     def name(self) -> str:
@@ -137,7 +137,7 @@ class Laplace(_Law):
         return rng.laplace(scale=self.scale, size=shape)
 
     def loss(self, shift: ArrayLike, delta: float = 0.0) -> float:  # noqa: ARG002
-        """Return the L1 norm of `shift` divided by the scale, which holds for delta = 0."""
+        """Return the L1 norm of `shift` divided by the scale, the least epsilon for delta = 0."""
         with np.errstate(over="ignore"):
             length = float(np.abs(np.asarray(shift, dtype=float)).sum())
         return max(length / self.scale, _LEAST) if length else 0.0

@@ -65,7 +65,7 @@ class Ranking:
         sizes = sizes + self.reach
         if self.decoder is not None:
             estimates, sizes = self.decoder @ columns, np.abs(self.decoder) @ sizes
-        # The estimates of arms that tie, also of arms whose rows are alike, differ by less.
+        # Arms that tie, including those whose rows are alike, have estimates that differ by less.
         margin = 4 * ROUNDING * len(columns) * sizes.max()
         last = self.arms - self.keep
         first = self.keep == 1

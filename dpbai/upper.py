@@ -253,7 +253,7 @@ def _spreads(
 
 
 def collections_of(phase: Elimination, rank: int) -> set[int]:
-    """Return the numbers of arms that a phase may pull, over all survivors, by the rank."""
+    """Return the numbers of arms that a phase may pull, for any survivors of this rank."""
     if phase.phase > 1:
         return dp_bai_collections(phase.size, rank)
     return {rank if pulls_max_det(rank, phase.size) else phase.size}

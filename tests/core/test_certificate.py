@@ -1,4 +1,4 @@
-"""The certificate: computed from plans, right for what neighbours differ in, and never too low."""
+"""The certificate: computed from plans, correct for each kind of neighbours, never too low."""
 
 import math
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ def uneven_ranks():
 
 
 def test_a_loss_of_the_rarest_active_sets_is_certified():
-    """Noise is short where phase 2 pulls two arms: when the two lines alone survive."""
+    """Noise is too small where phase 2 pulls two arms: when only the two lines survive."""
     full = dpbai.DPBAI(uneven_ranks(), budget=300, epsilon=0.8)
     (rare,) = set(full.phase(2, range(5, 11)).pulls)
     assert rare not in full.phase(2, range(6)).pulls
@@ -85,7 +85,7 @@ def test_a_loss_of_the_rarest_active_sets_is_certified():
 
 
 def test_the_representatives_of_dp_bai_cover_every_active_set():
-    """Against the enumeration of all active sets, of uneven ranks."""
+    """Compared with the enumeration of all active sets, which have different ranks."""
     policy = dpbai.DPBAI(uneven_ranks(), budget=300, epsilon=0.8)
     layer, seen = {tuple(range(13))}, set()
     for index in range(1, policy.schedule.M + 1):
@@ -117,7 +117,7 @@ def test_the_printed_norm_of_dp_od_costs_up_to_root_d():
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])
 def test_the_norms_of_dp_od_agree_on_the_papers_instances(norm):
-    """On a coordinate axis the norms agree; elsewhere the printed one may be short of the loss.
+    """On a coordinate axis the norms agree; elsewhere the printed one may understate the loss.
 
     On Sec. 5's instance arm 2, (10, 0), has both the largest L2 and the largest L1 norm.
     """
@@ -132,7 +132,7 @@ def test_without_noise_there_is_no_privacy():
     assert dpbai.certificate(dpbai.DPBAI(np.eye(2), budget=9, epsilon=math.inf)).delta_at(1e9) == 1
 
 
-def test_a_policy_that_pulls_nothing_gives_nothing_away():
+def test_a_policy_that_pulls_nothing_has_no_privacy_loss():
     certificate = dpbai.certificate(dpbai.DPOD(np.zeros((3, 1)), budget=9, epsilon=1.0))
     assert (certificate.epsilon, certificate.delta, certificate.delta_at(0.0)) == (0, 0, 0)
 
@@ -164,7 +164,7 @@ def test_simulations_and_visited_plans_report_the_same_loss():
 
 @pytest.mark.parametrize("group", [1, 2, 5])
 def test_groups_of_rewards_cost_as_much_as_they_can(group):
-    """Against the exact law on tables that differ in so many rewards of one arm."""
+    """Compared with the exact law on tables that differ in this number of rewards of one arm."""
     policy = dpbai.DPBAI(np.eye(2), budget=31, epsilon=0.4)
     certificate = dpbai.certificate(policy, group=group)
     assert certificate.epsilon == pytest.approx(group * 0.4)
@@ -194,7 +194,7 @@ def test_a_time_step_costs_one_reward_and_a_pull_index_all_of_its_arms():
     ("options", "factor"), [({"group": 3}, 3), ({"neighbours": "pull index"}, 2)]
 )
 def test_gaussian_shifts_of_several_rewards_agree_with_dp_accounting(options, factor):
-    """k rewards of one arm shift a mean k times as far; two arms, two coordinates: sqrt(2)."""
+    """k rewards of one arm shift a mean k times as far; two arms shift two coordinates: sqrt(2)."""
     policy = dpbai.DPBAIGauss(np.eye(2), budget=41, epsilon=0.7, delta=1e-4)
     certificate = dpbai.certificate(policy, **options)
     shift = factor if "group" in options else math.sqrt(factor)
@@ -283,7 +283,7 @@ def test_a_plan_that_makes_no_sense_or_could_use_a_reward_twice_cannot_be_made(c
 
 
 def session(policy):
-    """A session of the policy, to its end or its first error."""
+    """Run a session of the policy to its end or its first error."""
     with pytest.warns(dpbai.ReleaseWarning):
         run = dpbai.Session(policy, noise=dpbai.NumpyNoise(0))
     while run.requests:
@@ -313,7 +313,7 @@ ENGINES = {
         ({"pulls": (2, 95, 4)}, "not pull more than its budget, 100, but phase 1 takes 101"),
     ],
 )
-def test_every_engine_refuses_a_plan_that_was_not_asked_for_or_overspends(engine, change, rule):
+def test_every_engine_rejects_a_plan_of_another_phase_or_above_the_budget(engine, change, rule):
     with pytest.raises(ValueError, match=rule):
         engine(OnePhase(replace(PLAN, **change)))
 
@@ -338,7 +338,7 @@ SEVERAL = {name: engine for name, engine in ENGINES.items() if name != "exact_er
 
 @pytest.mark.parametrize("engine", SEVERAL.values(), ids=SEVERAL)
 def test_every_engine_counts_the_pulls_of_all_phases(engine):
-    """3 x 2 pulls and 2 x 2 are all of the budget; 2 x 3 in phase 2 are two too many."""
+    """3 x 2 pulls and 2 x 2 pulls use the whole budget; 2 x 3 in phase 2 exceed it by two."""
     engine(Stepwise((2, 2)))
     with pytest.raises(ValueError, match="10, but phase 2 takes 6 pulls after 6 in earlier"):
         engine(Stepwise((2, 3)))
@@ -378,7 +378,7 @@ def test_more_than_one_reward_is_accounted_for_one_kind_of_noise():
         dpbai.certify(mixed, group=2)
 
 
-def test_no_plans_have_no_guarantee():
+def test_a_guarantee_needs_a_plan():
     with pytest.raises(ValueError, match="phases must hold at least one plan"):
         dpbai.certify([])
 
@@ -420,7 +420,7 @@ def test_a_certificate_answers_for_non_negative_epsilon(epsilon):
 
 
 class Leaky(dpbai.DPBAI):
-    """Inherits the list of its releases, and plans one of them with little noise."""
+    """Inherits `representatives`, but plans phase 2 for one active set with little noise."""
 
     def phase(self, index, active):
         plan = super().phase(index, active)
@@ -429,7 +429,7 @@ class Leaky(dpbai.DPBAI):
         return plan
 
 
-def test_an_inherited_list_of_releases_is_not_believed_of_a_class_that_plans_anew():
+def test_inherited_representatives_of_a_subclass_are_not_used():
     policy = Leaky(np.eye(3), budget=12, epsilon=0.5)
     promised = dpbai.certificate(policy).epsilon
     assert promised >= dpbai.exact_audit(policy).epsilon * (1 - 1e-9)
@@ -449,7 +449,7 @@ def test_the_loss_of_a_phase_cannot_be_changed_after_it_was_computed():
 
 
 class Idle:
-    """Neither pulls nor drops an arm."""
+    """Neither pulls nor eliminates an arm."""
 
     features, budget = np.eye(3), 10**15
 
@@ -518,8 +518,8 @@ exponents = st.integers(-1070, 1020)
 
 @given(scale=exponents, moves=st.lists(exponents, min_size=1, max_size=3), pulls=st.integers(1, 99),
        bound=exponents, group=st.sampled_from([1, 2**53]))  # fmt: skip
-def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, group):
-    """Against exact arithmetic: never less, more only where doubles are coarse or end."""
+def test_overflow_and_underflow_never_lower_a_loss(scale, moves, pulls, bound, group):
+    """Compared with exact arithmetic: never less, and more only by rounding or overflow."""
     release = np.array([[2.0**move] for move in moves])
     phase = Phase(
         1, (0, 1), (0,), (pulls,), Laplace(2.0**scale), 1, release, np.ones((2, len(moves)))
@@ -540,12 +540,12 @@ def test_no_loss_is_lost_to_the_range_of_doubles(scale, moves, pulls, bound, gro
     assert 0 <= certified.delta_at(1.0) <= 1
 
 
-# Laws for which more than one reward is accounted.
+# Laws with a known loss of several rewards.
 
 
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
 def test_arms_that_move_the_same_coordinate_move_it_together(law):
-    """The sum of all three arms, each with one reward changed: three times the move of one."""
+    """The sum of all three arms, each with one reward changed, moves three times as far."""
     together = replace(
         PLAN,
         pulls=(2, 2, 2),
@@ -582,7 +582,7 @@ class Cauchy:
 
 
 def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
-    """Two rewards in two phases show twice the loss of one: more than two in one phase do."""
+    """Two rewards in two phases lose twice the loss of one, more than two in one phase."""
     heavy = [replace(PLAN, noise=Cauchy(0.01)), replace(PLAN, index=2, noise=Cauchy(0.01))]
     one = dpbai.certify(heavy)
     both_in_one_phase = heavy[0].loss(2.0)
@@ -595,7 +595,7 @@ def test_groups_are_refused_for_noise_for_which_they_are_not_proved():
 
 
 @pytest.mark.parametrize("law", [Laplace(1.0), Gaussian(1.0), NoNoise()], ids=type)
-def test_a_law_of_noise_has_nothing_of_its_own_but_its_parameters(law):
+def test_a_law_of_noise_has_no_attributes_except_its_parameters(law):
     for name in ("sample", "loss", "anything"):
         with pytest.raises(AttributeError):
             object.__setattr__(law, name, lambda *_: 0.0)
@@ -623,7 +623,7 @@ def test_several_small_steps_are_no_easier_to_tell_than_one_large_one(shift, eps
 
 
 class Delegating:
-    """Hands on whatever it is asked for."""
+    """Forwards all attributes."""
 
     def __init__(self, policy):
         self._policy = policy
@@ -633,7 +633,7 @@ class Delegating:
 
 
 def test_a_policy_that_hands_on_its_attributes_is_certified():
-    """Its list of releases is not believed, and not needed: all its plans are looked at."""
+    """Its `representatives` are not used: all its plans are examined."""
     policy = dpbai.DPBAI(np.eye(4), budget=60, epsilon=0.5)
     found = dpbai.certificate(Delegating(policy))
     assert found.complete
@@ -641,14 +641,14 @@ def test_a_policy_that_hands_on_its_attributes_is_certified():
 
 
 class Forgetful(Leaky):
-    """Lists its releases itself, and leaves the quiet ones out."""
+    """Defines `representatives` itself, without the plan with little noise."""
 
     def representatives(self, index):
         return super().representatives(index)
 
 
 class Choosy(dpbai.DPBAI):
-    """Pulls one of two arms only, which is on no list of DP-BAI, and has little noise then."""
+    """Pulls one of two arms only, unlike any representative of DP-BAI, with little noise."""
 
     def _collection(self, active):
         if len(active) > 2:
@@ -661,7 +661,7 @@ class Choosy(dpbai.DPBAI):
 
 
 @pytest.mark.parametrize(("maker", "epsilon"), [(Forgetful, 25), (Choosy, 5)])
-def test_no_list_of_releases_is_believed_but_the_librarys_own(maker, epsilon):
+def test_only_representatives_of_classes_of_the_library_are_used(maker, epsilon):
     policy = maker(np.eye(3), budget=12, epsilon=0.5)
     certified = dpbai.certificate(policy)
     assert certified.complete
@@ -700,7 +700,7 @@ class Evasive(dpbai.Baseline):
 
 
 class Between(dpbai.Baseline):
-    """Sets on its plans what would release other numbers, and account for them otherwise."""
+    """Sets attributes on its plans that would change their releases and losses."""
 
     def phase(self, index, active):
         plan = super().phase(index, active)
@@ -721,16 +721,16 @@ def test_what_is_certified_is_what_is_executed(maker, epsilon):
     assert certified.complete
     assert certified.epsilon == pytest.approx(epsilon)
     assert 0.4 * epsilon < dpbai.exact_audit(policy).epsilon <= epsilon * (1 + 1e-12)
-    # With too many active sets to enumerate, only lists of the library's own policies count.
+    # If active sets are too many to enumerate, only the library's `representatives` are used.
     many = np.random.default_rng(0).normal(size=(30, 6))
     assert not dpbai.certificate(maker(many, budget=900, epsilon=0.5), limit=5).complete
 
 
 @pytest.mark.parametrize("maker", [dpbai.DPBAI, dpbai.DPDesign])
-def test_the_librarys_own_list_is_believed_unless_something_is_set_on_the_policy(maker):
+def test_representatives_are_used_unless_an_attribute_is_set_on_the_policy(maker):
     policy = maker(np.random.default_rng(0).normal(size=(30, 6)), budget=900, epsilon=0.5)
     assert dpbai.certificate(policy, limit=5).complete
-    assert dpbai.certificate(policy, limit=5).complete  # with what it has computed by now
+    assert dpbai.certificate(policy, limit=5).complete  # with its cached properties
     object.__setattr__(policy, "phase", type(policy).phase.__get__(policy))
     assert not dpbai.certificate(policy, limit=5).complete
 
@@ -744,7 +744,7 @@ def test_a_phase_cannot_do_more_than_its_attributes_say():
 
 
 class Fickle(dpbai.DPBAI):
-    """Plans with little noise every other time that it is asked."""
+    """Plans with little noise in every other call."""
 
     asked = 0
 
@@ -755,13 +755,13 @@ class Fickle(dpbai.DPBAI):
         return replace(plan, noise=quiet) if type(self).asked % 2 else plan
 
 
-def test_a_plan_that_changes_from_call_to_call_is_found_out():
+def test_a_plan_that_changes_from_call_to_call_is_an_error():
     with pytest.raises(ValueError, match="plan the same phase each time, but losses of phase"):
         dpbai.certificate(Fickle(np.eye(3), budget=30, epsilon=0.5))
 
 
 class Turncoat(dpbai.Baseline):
-    """Plans phase 2 for arms 1 and 2 with little noise from the second time on."""
+    """Plans phase 2 for arms 1 and 2 with little noise from the second call on."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -776,13 +776,13 @@ class Turncoat(dpbai.Baseline):
         return replace(plan, noise=Laplace(plan.noise.scale / 50)) if again else plan
 
 
-def test_a_plan_of_a_later_active_set_that_changes_is_found_out():
+def test_a_plan_of_a_later_active_set_that_changes_is_an_error():
     policy = Turncoat(np.eye(3), budget=30, epsilon=0.5)
     with pytest.raises(ValueError, match=r"losses of phase 2 for active \(1, 2\) changed"):
         dpbai.certificate(policy)
 
 
-def test_what_is_done_to_a_plan_after_it_was_returned_changes_nothing():
+def test_changes_of_a_plan_after_it_was_returned_have_no_effect():
     policy = dpbai.Baseline(np.eye(3), budget=30, epsilon=0.5)
     kept = policy.phase(1, range(3))
 
@@ -797,7 +797,7 @@ def test_what_is_done_to_a_plan_after_it_was_returned_changes_nothing():
 
 
 def test_a_session_releases_no_plan_that_its_guarantee_does_not_cover():
-    """The plan grows quiet after the guarantee was computed."""
+    """The plan has less noise after the guarantee was computed."""
 
     class Later(dpbai.DPBAI):
         quiet = False
@@ -822,13 +822,13 @@ def test_a_plan_with_a_larger_delta_is_not_covered():
     assert not replace(usual, complete=True).covers(weaker)
     assert replace(usual, complete=True).covers(usual)
     assert not replace(weaker, complete=True).covers(usual)
-    assert usual.covers(weaker)  # it is no guarantee, and has nothing to cover
+    assert usual.covers(weaker)  # incomplete: no guarantee
 
 
 # Text.
 
 
-def test_a_certificate_tells_what_it_is_about():
+def test_the_text_of_a_certificate():
     policy = dpbai.DPBAI(np.eye(3), budget=30, epsilon=0.5)
     assert str(dpbai.certificate(policy)) == (
         "For one reward: epsilon = 0.5, delta = 0, for all releases together, past and\n"
@@ -839,7 +839,7 @@ def test_a_certificate_tells_what_it_is_about():
 
 @dataclass(frozen=True)
 class Arbitrary:
-    """Plans that have nothing in common but the sizes of their active sets; pure, by its seed."""
+    """Arbitrary plans with given sizes of active sets, determined by a seed."""
 
     seed: int
     sizes: tuple
@@ -872,8 +872,8 @@ class Arbitrary:
     laplace=st.booleans(),
     group=st.integers(1, 3),
 )
-def test_no_policy_gives_away_more_than_its_certificate(seed, sizes, laplace, group):
-    """Exact laws of the output on tables that differ in up to so many rewards."""
+def test_no_policy_loses_more_than_its_certificate_states(seed, sizes, laplace, group):
+    """Exact laws of the output on tables that differ in up to `group` rewards."""
     policy = Arbitrary(seed, sizes, laplace)
     held = dpbai.certificate(policy, group=group)
     audit = dpbai.exact_audit(policy)
@@ -890,7 +890,7 @@ def test_no_policy_gives_away_more_than_its_certificate(seed, sizes, laplace, gr
 
 
 def test_an_arm_that_wins_by_rounding_alone_does_not_break_the_guarantee():
-    """Arm 0 lies between the others: it wins in a direction, or in a sector as wide as rounding."""
+    """Arm 0 lies between the others: it wins in one direction, or in a sector of rounding width."""
     release = np.array([[0.07265754072629518, 0.38643450599493273],
                         [-0.8714383525770176, -0.07425532042536936]])  # fmt: skip
     between = np.array([[-0.1, 0.4], [-1.3, 0.1], [0.7, 0.6]])

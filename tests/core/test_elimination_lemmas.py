@@ -139,7 +139,7 @@ def test_case_2_has_the_constants_8_and_16_from_the_linear_branch_on():
 
 
 def equal_sum_tail(count):
-    """Return x -> P(Z_1 + ... + Z_count >= x), standard Laplace: a difference of two Gammas."""
+    """Return x -> P(Z_1 + ... + Z_count >= x), Z standard Laplace: a difference of two Gammas."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     top = count + 20 * math.sqrt(count) + 30
     y = top * (nodes + 1) / 2
@@ -172,7 +172,7 @@ def test_the_noise_step_needs_enough_pulls_but_the_lemma_does_not():
 
 
 def test_the_rounding_step_needs_a_count_of_two():
-    """ceil(x - 1) >= ceil(x)/2 holds from x > 1 on; n/d_Q >= ceil(x - 1) always."""
+    """ceil(x - 1) >= ceil(x)/2 holds for x > 1; n/d_Q >= ceil(x - 1) always holds."""
     for x in np.arange(0.05, 12, 0.05):
         assert (math.ceil(x - 1) >= math.ceil(x) / 2) == (math.ceil(x) >= 2)
     for rank in range(1, 9):
@@ -180,7 +180,7 @@ def test_the_rounding_step_needs_a_count_of_two():
             pulls = math.ceil(usable / (3 * rank))
             assert pulls / rank >= math.ceil(usable / (3 * rank**2) - 1)
             assert math.ceil(usable / (3 * rank**2)) == math.ceil(pulls / rank)
-            # Directly, without the detour by ceilings, the exponent would be twice as good.
+            # Without the two ceilings, the exponent would be twice as large.
             assert pulls / (8 * rank) >= usable / (8 * 3 * rank**2) - 1e-12
 
 
@@ -261,7 +261,7 @@ def test_one_pulled_arm_refutes_the_printed_step_of_the_gaussian_lemma_but_not_t
     printed = {scaled: 2 * math.exp(-(scaled**2) / 32) for scaled in np.linspace(0.1, 50, 200)}
     for scaled, bound in printed.items():
         assert stats.norm.sf(scaled / math.sqrt(2)) <= bound * ROUNDING  # the event itself
-    # G_4, by which the proof bounds the event: noise of one arm beyond Delta/4.
+    # G_4, with which the proof bounds the event: noise of one arm above Delta/4.
     assert any(stats.norm.sf(x / math.sqrt(32)) > bound / 2 for x, bound in printed.items())
 
 
@@ -282,14 +282,14 @@ def _phases(schedule):
 
 @pytest.mark.parametrize("size", [3, 4, 5, 6])
 def test_markov_counts_as_many_arms_as_must_beat_the_best_and_no_fewer(size):
-    """Over all orders of all arms by their noisy means; arms are numbered by gap, 1 the best."""
+    """Over all orders of the arms by noisy means; arms are numbered by gap, and 1 is the best."""
     orders = list(itertools.permutations(range(1, size + 1)))
     for keep in range(1, size):
         dropped = [order for order in orders if 1 not in order[:keep]]
         for index in range(2, keep + 2):
             least = min(sum(arm >= index for arm in order[: order.index(1)]) for order in dropped)
             assert least == keep - index + 2
-    # The paper counts one less in the first stage, index = g_0: right, but not sharp.
+    # The paper counts one less in the first stage, index = g_0: correct, but not sharp.
 
 
 def test_the_eliminations_count_arms_as_the_brute_force_does():
@@ -352,7 +352,7 @@ def test_the_second_stage_factor_is_at_most_six_and_no_less():
 
 
 def test_sizes_of_the_second_stage_shrink_by_at_most_four_in_two_phases():
-    """s_p <= 4 s_{p+2} + 4; even 4 s_{p+2} does, and 4 (s_{p+2} + 1) = 4 i is what is used."""
+    """s_p <= 4 s_{p+2} holds, and the proof uses s_p <= 4 (s_{p+2} + 1) = 4 i."""
     pairs = [(size, after) for _, size, after in _second_stage_ratios()]
     assert all(size <= 4 * after + 4 for size, after in pairs)
     assert all(size <= 4 * after for size, after in pairs)
@@ -360,7 +360,7 @@ def test_sizes_of_the_second_stage_shrink_by_at_most_four_in_two_phases():
 
 
 def test_the_sum_over_a_set_of_indices_drops_terms():
-    """The last two phases both have s_{p+2} + 1 = 2: a set holds once what the sum needs twice."""
+    """The last two phases both have s_{p+2} + 1 = 2, which a set contains only once."""
     schedule = Schedule(10_000, 16, 10**6, "proof")
     sizes = (*schedule.sizes, 1)
     indices = [sizes[p + 1] + 1 for p in range(schedule.M1 + 1, schedule.M + 1)]
@@ -380,7 +380,7 @@ def test_a_quarter_of_the_squared_dimension_turns_16_into_64():
 
 
 def test_the_union_bound_serves_dimension_two_and_beats_the_printed_lemma():
-    """There g_0 = 1 and the paper's gap is Delta_(1) = 0, the best arm's own."""
+    """For d = 2, g_0 = 1, and the paper's gap is Delta_(1) = 0, that of the best arm."""
     for schedule in SCHEDULES:
         reasons = {phase.reason for phase in _phases(schedule) if phase.phase <= schedule.M1}
         assert ("union bound" in reasons) == (schedule.dimension == 2)
@@ -427,7 +427,7 @@ def drop_probability(gaps, keep, scale):
     for left, right in itertools.pairwise(kinks):
         z = (left + right) / 2 + (right - left) / 2 * nodes
         density = np.exp(-np.abs(z) / scale) / (2 * scale) * weights * (right - left) / 2
-        beating = np.zeros((keep, z.size))  # row k: P(k others beat the best), k < keep
+        beating = np.zeros((keep, z.size))  # row k: P(k others outrank the best), k < keep
         beating[0] = 1
         for gap in gaps:
             p = laplace_sum_tail(np.ones(1), scale, z + gap)

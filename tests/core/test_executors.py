@@ -1,4 +1,4 @@
-"""Studies in any executor, with workers that die on the way, and studies that are resumed."""
+"""Studies in any executor, with workers that die, and studies that are resumed."""
 
 import json
 import warnings
@@ -83,7 +83,7 @@ def test_one_long_simulation_is_the_same_in_a_pool(pool, monkeypatch):
 
 
 def test_parts_of_a_long_simulation_share_no_randomness(monkeypatch):
-    """Parts of one trial each would otherwise be all alike."""
+    """Otherwise parts of one trial each would all be equal."""
     monkeypatch.setattr(import_module("dpbai.simulate"), "_PART", 1)
     policy = dpbai.DPBAI(INSTANCE.features, budget=30, epsilon=0.01)
     result = dpbai.simulate(policy, INSTANCE, trials=50, seed=0)
@@ -130,7 +130,7 @@ def test_cells_whose_worker_died_are_run_again_with_the_same_seeds(serial_deadly
         for reason in (
             "BrokenProcessPool",
             "2 of 2 calls",
-        ):  # broken on the way, then from the start
+        ):  # broken during the study, then from the start
             with pytest.warns(RuntimeWarning, match="calls failed in the executor") as caught:
                 table = grid(**DEADLY, executor=pool)
             assert reason in str(caught[0].message)
@@ -138,7 +138,7 @@ def test_cells_whose_worker_died_are_run_again_with_the_same_seeds(serial_deadly
 
 
 class Moody(Executor):
-    """An executor that runs every other call, and fails the rest in ways of its own."""
+    """An executor that runs every other call, and fails the others in different ways."""
 
     def __init__(self):
         self.submitted = 0
@@ -182,7 +182,7 @@ def test_an_error_of_the_simulation_itself_is_raised(monkeypatch):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Counts simulations, and stops the study after so many."""
+    """Counts simulations, and stops the study after a given number."""
 
     class Counter:
         calls, stop = 0, np.inf
@@ -288,13 +288,13 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path):
 
 
 def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
-    """Each finds no file and writes a head; the slower one may be a study of another seed."""
+    """Each finds no file and writes a header; the slower one may be a study of another seed."""
     path = tmp_path / "cells.jsonl"
     pd.testing.assert_frame_equal(grid(path=path), serial)
     head, *cells = path.read_text().splitlines(keepends=True)
     path.write_text("".join([head, cells[0], head, *cells[1:3], head]))
     pd.testing.assert_frame_equal(grid(path=path), serial)
-    # The other sees no file yet when it asks, and finds a head that is not its own.
+    # The other process sees no file yet, and then finds a header that is not its own.
     before = path.read_text()
     with monkeypatch.context() as late:
         late.setattr(Path, "exists", lambda _: False)
@@ -305,7 +305,7 @@ def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
 
 
 def test_a_cell_is_appended_by_one_write(tmp_path, monkeypatch):
-    """So that lines of two processes do not mix: each opens the file to append, without buffer."""
+    """The file is opened in append mode, unbuffered, so that lines of two processes do not mix."""
     written = []
     opened = Path.open
 

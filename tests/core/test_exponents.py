@@ -16,7 +16,7 @@ def _entropy(y, mean):
 
 
 def _price(x, mean, epsilon):
-    """The least of kl(y, mean) + epsilon |x - y| over y: chance, and then changed rewards."""
+    """The minimum over y of kl(y, mean) + epsilon |x - y|: chance, then changed rewards."""
     low, high = (float(expit(logit(mean) + sign * epsilon)) for sign in (-1, 1))
     y = min(max(x, low), high)
     return _entropy(y, mean) + epsilon * abs(x - y)
@@ -50,7 +50,7 @@ def test_a_price_is_the_least_over_how_far_chance_goes(x, epsilon):
 def test_two_arms_err_with_the_exponent_of_the_capped_tilt_which_is_that_of_fixed_shares(
     means, epsilon
 ):
-    """With as many pulls of each, the cheapest alternative has both means equal in between."""
+    """With equal pulls, the least costly alternative has two equal means, between the given two."""
     exponent = _tilt(*means, epsilon)
     found = optimize.minimize_scalar(
         lambda x: sum(_price(x, mean, epsilon) for mean in means),
@@ -70,7 +70,7 @@ def test_two_arms_err_with_the_exponent_of_the_capped_tilt_which_is_that_of_fixe
 
 
 def _gauge(contrast, features, shares):
-    """The least largest abs(s_j) with sum_j pi_j s_j a_j = c."""
+    """The minimum of max_j abs(s_j) subject to sum_j pi_j s_j a_j = c."""
     arms, dimension = features.shape
     rows = np.column_stack([features.T * shares, np.zeros(dimension)])
     below = np.vstack([np.c_[sign * np.eye(arms), -np.ones(arms)] for sign in (1, -1)])
@@ -105,8 +105,8 @@ def test_for_a_small_epsilon_the_exponent_of_fixed_shares_is_that_of_the_gauge(s
 
 
 def _chances_to_win(estimates, scale):
-    """The chance of each arm to have the largest estimate plus exponential noise."""
-    noise = (np.arange(4000) + 0.5) / 100 * scale  # the middles of cells, up to 40 scales
+    """The probability of each arm to have the largest estimate plus exponential noise."""
+    noise = (np.arange(4000) + 0.5) / 100 * scale  # midpoints of cells, up to 40 scales
     weights = np.exp(-noise / scale) * math.sinh(1 / 200) * 2
     chances = []
     for arm, estimate in enumerate(estimates):

@@ -1,4 +1,4 @@
-"""G-optimal designs: optimal by the equivalence theorem, of small support, whatever the arms."""
+"""G-optimal designs: optimal by the equivalence theorem, with small support, for any arms."""
 
 import math
 from fractions import Fraction
@@ -75,7 +75,7 @@ def test_any_arms_have_an_optimal_design_of_small_support(vectors):
 
 
 def exact_largest_variance(vectors, weights):
-    """In rational arithmetic: max a' V^-1 a, by elimination on V with all a beside it."""
+    """Return max a' V^-1 a in rational arithmetic, by elimination on V augmented with all a."""
     rows = [[Fraction(entry) for entry in row] for row in vectors.tolist()]
     shares = [Fraction(weight) for weight in weights.tolist()]
     r = vectors.shape[1]
@@ -126,7 +126,7 @@ def test_design_does_not_depend_on_the_coordinates():
 
 
 def test_support_of_a_regular_polygon_is_reduced_without_losing_optimality():
-    """Equal weights on 60 directions are optimal; three arms at most are needed."""
+    """Equal weights on 60 directions are optimal, but at most three arms are needed."""
     angles = np.arange(60) * np.pi / 60
     vectors = np.c_[np.cos(angles), np.sin(angles)]
     design = dpbai.g_optimal_design(vectors)
@@ -150,7 +150,7 @@ def test_arms_that_are_all_zero_need_no_pulls():
 
 @pytest.mark.parametrize("budget", [300, 301, 1000])
 def test_tiny_weights_are_not_rounded_up_to_pulls(budget):
-    """K = 200, d = 2; a pull for each arm with a weight of 1e-9 would overspend."""
+    """K = 200, d = 2; a pull for each arm with a weight of 1e-9 would exceed the budget."""
     for seed in range(20):
         vectors = np.random.default_rng(seed).normal(size=(200, 2))
         phase = dpbai.ODLinBAI(vectors, budget=budget).phase(1, range(200))
@@ -184,7 +184,7 @@ def test_looser_tolerance_is_kept():
     "vectors", [[[1, 0], [0, 1], [1, 1]], [[2, 0], [-1, 3**0.5], [-1, -(3**0.5)]]]
 )
 def test_thirds_of_the_pulls_are_not_rounded_up(vectors, m):
-    """By symmetry each weight is 1/3; one that is off by 1e-8 takes a pull more, ceil(pi m)."""
+    """By symmetry each weight is 1/3; an error of 1e-8 would add a pull, by ceil(pi m)."""
     weights = dpbai.g_optimal_design(vectors).weights
     np.testing.assert_allclose(weights, 1 / 3, rtol=1e-14)
     policy = dpbai.ODLinBAI(np.array(vectors), budget=m + 3)
@@ -194,7 +194,7 @@ def test_thirds_of_the_pulls_are_not_rounded_up(vectors, m):
 
 @pytest.mark.parametrize("dimension", [2, 3, 5])
 def test_newtons_step_squares_the_distance_to_the_optimum(dimension):
-    """From shares that are a ten thousandth off on the support, one step leaves next to nothing."""
+    """A step from weights with errors of 1e-4 on the support leaves almost no error."""
     rng = np.random.default_rng(dimension)
     vectors = rng.normal(size=(40, dimension))
     best = dpbai.g_optimal_design(vectors, tolerance=1e-12).weights

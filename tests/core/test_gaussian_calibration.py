@@ -18,8 +18,8 @@ import dpbai
 from dpbai.noise import Gaussian, gaussian_log_delta, gaussian_sigma
 
 
-def test_values_that_others_have_found():
-    """Balle and Wang's figure at eps = 1, delta = 1e-5; a delta near the least number there is."""
+def test_published_values():
+    """Balle and Wang's value at eps = 1, delta = 1e-5; a delta near the least positive double."""
     assert gaussian_sigma(1.0, 1e-5, "analytic") == pytest.approx(3.7306, abs=1e-4)
     assert gaussian_sigma(1.0, 1e-5, "classic") == pytest.approx(4.8448, abs=1e-4)
     assert gaussian_sigma(1.0, 1e-300, "analytic") == pytest.approx(36.9, abs=0.05)
@@ -105,7 +105,7 @@ def test_the_classic_calibration_warns_from_epsilon_one_on_with_the_true_delta()
 
 
 def test_certificate_and_outputs_show_that_the_classic_calibration_fails():
-    """At epsilon = 9, delta = 0.1: the outputs of two arms themselves need a larger delta."""
+    """At epsilon = 9, delta = 0.1, the outputs of two arms need a larger delta."""
     with pytest.warns(UserWarning, match="not the stated"):
         policy = classic(9.0, delta=0.1, budget=41)
     certificate = dpbai.certificate(policy)

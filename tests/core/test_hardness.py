@@ -53,7 +53,7 @@ def test_without_privacy_and_with_few_arms_hardness_is_the_h2_of_audibert_and_bu
 
 
 def test_both_hardnesses_exceed_one_below_epsilon_two():
-    """Gaps are at most 1 and i is at least 2, as the proof of the lower bound uses."""
+    """Gaps are at most 1 and i is at least 2, which the proof of the lower bound uses."""
     instance = dpbai.Instance(np.eye(2), [1.0, 0.0], rewards=dpbai.Bernoulli)
     assert dpbai.hardness(instance, epsilon=1.999).bai == 2
     assert dpbai.hardness(instance, epsilon=1.999).pri > 1

@@ -38,7 +38,7 @@ def test_synthetic_omega_is_drawn_from_the_seed():
 @pytest.mark.parametrize(
     ("means", "expected", "bound"),
     [
-        ("printed", [0.55, 0.5], 1.1),  # rewards leave the model
+        ("printed", [0.55, 0.5], 1.1),  # rewards outside the model
         ("in-range", [0.5, 0.45], 1.0),
     ],
 )
@@ -78,11 +78,11 @@ def test_a_tie_that_rounding_hides_is_still_a_tie():
     assert 0.1 + 0.2 != 0.3
     with pytest.raises(ValueError, match=r"unique, but arms \[0, 2\]"):
         dpbai.Instance([[0.1, 0.2], [0.1, 0], [0.3, 0]], [1, 1], rewards=dpbai.Bernoulli)
-    # A gap that is small, but no rounding error.
+    # A gap that is small, but not a rounding error.
     assert dpbai.Instance([[0.3 + 1e-9], [0.3]], [1], rewards=dpbai.Bernoulli).best == 0
 
 
-def test_arrays_are_copies_that_nobody_can_change():
+def test_arrays_are_read_only_copies():
     features = np.eye(2)
     instance = dpbai.Instance(features, [0.2, 0.5])
     features[0, 0] = 9

@@ -103,7 +103,7 @@ def test_log_k_less_log_two_is_at_least_half_of_log_k_from_four_arms_on():
 
 
 def test_the_quarter_is_one_less_a_half_less_a_quarter_and_markov_needs_its_four():
-    """P(N >= 4 E N) <= 1/4 is sharp: N = 4 with probability 1/4. Of 3 E N it would be 1/3."""
+    """P(N >= 4 E N) <= 1/4 is sharp: N = 4 with probability 1/4. For 3 E N it is 1/3."""
     assert 1 - Fraction(1, 4) - Fraction(1, 2) == Fraction(1, 4)
     outcomes = {4: Fraction(1, 4), 0: Fraction(3, 4)}
     mean = sum(n * p for n, p in outcomes.items())
@@ -156,7 +156,7 @@ def test_dp_bai_errs_more_than_the_lower_bound_on_some_hard_instance():
     for i in (0, 2):
         policy = dpbai.DPBAI(instances[i].features, budget=T, epsilon=epsilon)
         error[i] = 1 - dpbai.simulate(policy, instances[i], trials=2_000, seed=i).success_rate
-    assert error[0] < 1 / 2  # as the proof asks of a consistent policy
+    assert error[0] < 1 / 2  # as the proof requires of a consistent policy
     bound = lower_bound(instances[2], epsilon=epsilon, budget=T)
     assert bound < 4.0**-97 < error[2]
 
@@ -219,7 +219,7 @@ def test_a_smaller_power_weakens_the_bound_only_while_the_hardness_exceeds_one()
     tiny = 1e-3
     assert bai + tiny**beta > bai + tiny
     assert bai + tiny**beta <= 2 * (bai + tiny)
-    # P' asks for epsilon < 1, and then H_pri > 2: H_pri < H_BAI^beta fails for small beta.
+    # P' requires epsilon < 1, and then H_pri > 2: H_pri < H_BAI^beta fails for small beta.
     assert all(bai**b < 2 for b in (0.0, 0.1))
 
 
@@ -256,10 +256,10 @@ def test_coupled_rewards_change_few_enough_that_privacy_bounds_the_factor():
         for m in range(pulls + 1):
             tail = stats.binom.sf(m, pulls, abs(changed - means[0]))
             factor = math.exp(-epsilon * m)
-            # The worst event collects the outputs where the difference is largest.
+            # The worst event consists of the outputs with a positive difference.
             worst = sum(max(0.0, factor * law[x] - other.get(x, 0.0)) for x in law)
             assert worst <= factor * tail + 1e-12
-    # Without the tail it fails: some runs do change more rewards than m.
+    # Without the tail it fails: in some runs more than m rewards differ.
     factor = math.exp(-epsilon * 1)
     other = bernoulli_law(policy, (0.0, means[1]))
     assert any(other.get(x, 0.0) < factor * law[x] for x in law)
@@ -271,9 +271,11 @@ def test_the_sharp_constant_is_two_over_the_whole_harmonic_sum(arms):
     assert sharp == pytest.approx(2 * math.log(arms) / sum(1 / i for i in range(2, arms + 1)))
     if arms == 4:
         assert sharp == pytest.approx(2.5593, abs=1e-4)
-    # Some arm gets so few pulls, for every way to share them out.
+    # For every allocation, some arm gets this few pulls.
     rng = np.random.default_rng(0)
     for _ in range(200):
         shares = rng.dirichlet(np.full(arms, 0.3))
-        terms = shares[1:] * np.arange(2, arms + 1)  # n_i epsilon gamma_i H_i / T, H_i at its most
+        terms = shares[1:] * np.arange(
+            2, arms + 1
+        )  # n_i epsilon gamma_i H_i / T for the largest H_i
         assert 2 * terms.min() * math.log(arms) <= sharp * (1 + 1e-12)

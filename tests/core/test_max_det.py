@@ -1,4 +1,4 @@
-"""Definition 3.1 and eqs. (max-det), (dim-reduce), (construct-others): against brute force."""
+"""Definition 3.1 and eqs. (max-det), (dim-reduce), (construct-others) against brute force."""
 
 import math
 from fractions import Fraction
@@ -43,7 +43,7 @@ def test_exact_search_finds_the_largest_determinant_every_time(arms, dimension):
 
 @pytest.mark.parametrize(("arms", "dimension"), SHAPES)
 def test_one_greedy_pass_would_miss_the_best_subset(arms, dimension):
-    """The mutant that the test above catches: the start of the swap search taken as its end."""
+    """The mutant that the test above detects: the start of the swap search as its result."""
     missed = 0
     for vectors in gaussian_sets(arms, dimension):
         greedy = np.sort(linalg.qr(vectors.T, mode="r", pivoting=True)[1][:dimension])
@@ -84,7 +84,7 @@ def test_coordinates_reproduce_all_arms_and_stay_within_one(vectors, max_subsets
 def test_scaling_multiplies_each_determinant_by_its_factors(
     seed, arms, row_exponent, column_exponent
 ):
-    """A determinant is linear in each row and column: the best subset of badly scaled arms."""
+    """A determinant is linear in each row and column, also for badly scaled arms."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(arms, 3))
     rows = rng.integers(-row_exponent, row_exponent + 1, arms) * math.log(10)
@@ -108,7 +108,7 @@ def test_deficient_arms_have_a_collection_of_their_rank(seed, inner):
 
 
 def test_a_tiny_pivot_is_no_dimension():
-    """Rank 2, where a pivot of rounding error scores a subset of three best."""
+    """The rank is 2, but a pivot due to rounding would give three arms the largest volume."""
     vectors = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0]], dtype=float)
     for rotation in (np.eye(3), linalg.qr(np.arange(9.0).reshape(3, 3) ** 2 + np.eye(3))[0]):
         for max_subsets in (10**6, 0):
@@ -136,7 +136,7 @@ def test_of_duplicated_arms_the_first_is_taken():
 def test_ties_go_to_the_smallest_indices():
     # All four adjacent pairs of corners of a square have determinant 2.
     assert dpbai.max_det([[1, 1], [-1, 1], [-1, -1], [1, -1]]).indices.tolist() == [0, 1]
-    # Equal up to rounding: six directions, of which many pairs are at 60 or 120 degrees.
+    # Equal up to rounding: six directions, with many pairs at 60 or 120 degrees.
     angles = np.arange(6) * np.pi / 3
     assert dpbai.max_det(np.c_[np.cos(angles), np.sin(angles)]).indices.tolist() == [0, 1]
 
@@ -200,7 +200,7 @@ def test_rank_ignores_the_scales_of_rows_and_columns(vectors, factor):
 
 
 def test_columns_that_depend_on_one_another_are_never_well_conditioned():
-    """Nor is one that differs from a combination of the others by rounding errors."""
+    """Nor are columns that are dependent except for rounding errors."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         dimension = int(rng.integers(2, 12))
@@ -266,7 +266,7 @@ def test_features_that_are_combinations_of_short_ones_hide_no_part_either():
 
 
 def test_an_arm_that_lacks_the_long_feature_hides_no_part_of_the_others():
-    """Brought to order one by itself, it would leave the short feature of the others at 2^-167."""
+    """Scaled to order one on its own, it would leave the short feature of the others at 2^-167."""
     vectors = np.ldexp([[1.0, 1.0], [1.0, 0.0], [1.0, 2.0]], [-433, -266])
     found = max_det(vectors)
     assert found.indices.tolist() == [1, 2]
@@ -310,7 +310,7 @@ def test_a_few_tiny_entries_mislead_no_coordinate(vectors, max_subsets):
 
 @pytest.mark.parametrize("deviation", [5, 15, 30, 60])
 def test_softmax_features_give_the_means_that_they_describe(deviation):
-    """Probabilities down to 1e-80: the estimates without noise are the means themselves."""
+    """With probabilities down to 1e-80, the estimates without noise are the means."""
     rng = np.random.default_rng(deviation)
     for _ in range(30):
         logits = deviation * rng.normal(size=(25, 3))
@@ -323,7 +323,7 @@ def test_softmax_features_give_the_means_that_they_describe(deviation):
 
 
 def test_a_scale_at_which_an_entry_overflows_is_not_taken():
-    """One entry of 1e300 among tiny ones: the mean of the logarithms asks for more than doubles."""
+    """One entry of 1e300 among tiny ones: scaling by the mean of logarithms overflows."""
     tiny = np.array([[1, 2, 1], [3, 1, 1], [1, 3, 2], [2, 3, 2]]) * 1e-300
     vectors = np.block([[np.array([[1e300]]), tiny[:1]], [np.full((4, 1), 1e-300), tiny]])
     scaled, _, _ = balancings(vectors)[0]

@@ -1,4 +1,4 @@
-"""Likely mistakes, put in on purpose: each is caught by a check that the suite makes elsewhere.
+"""Likely mistakes, made deliberately: each is detected by a check of another test.
 
 A check here returns whether it would fail. `rates_differ` is the comparison of success rates with
 the plain loop that test_simulate makes (and there passes), `plans_differ` compares who is pulled
@@ -21,7 +21,7 @@ ORIGINAL_SUMS = Uniform.sums
 
 
 def rates_differ(checked):
-    """Whether success rates differ, or the run breaks off with an error."""
+    """Whether success rates differ, or the run raises an error."""
     try:
         return checked.p_value() < FALSE_ALARM
     except (ValueError, TypeError):
@@ -29,7 +29,7 @@ def rates_differ(checked):
 
 
 def plans_differ(checked):
-    """Whether the first phase pulls other arms, or as often, as the plain loop."""
+    """Whether the first phase differs from the plain loop in arms or in pulls."""
     features = checked.instance.features
     phase = checked.policy(features).phase(1, range(len(features)))
     run = checked.loop(features).run(lambda _: 0.5, np.random.default_rng(0))
@@ -37,20 +37,20 @@ def plans_differ(checked):
 
 
 def sums_differ(checked):
-    """Whether sums of 20 rewards have another law than sums of 20 uniforms, by 3000 of each."""
+    """Whether 3000 sums of 20 rewards differ in law from 3000 sums of 20 uniforms."""
     law, rng = checked.instance.laws[0], np.random.default_rng(0)
     direct = 2 * law.mean * rng.random((3000, 20)).sum(axis=1)
     return stats.ks_2samp(law.sums(20, 3000, rng), direct).pvalue < FALSE_ALARM
 
 
 def sizes_differ(checked):
-    """Whether the sizes of the active sets are others than those of the plain loop."""
+    """Whether the sizes of the active sets differ from those of the plain loop."""
     features = checked.instance.features
     return checked.policy(features).schedule.sizes != tuple(checked.loop(features).sizes)
 
 
 def estimates_differ(checked):
-    """Whether true means of the pulled arms lead to other estimates than all true means."""
+    """Whether estimates from the true means of the pulled arms differ from all true means."""
     phase = checked.policy(checked.instance.features).phase(1, range(checked.instance.arms))
     estimates = phase.estimates(phase.statistic(checked.instance.means[list(phase.pulled)]))
     return not np.allclose(estimates, checked.instance.means)
@@ -92,13 +92,13 @@ def one_less(self, estimates):
 
 
 def reordered(span):
-    """A mutant of the coordinates in the Max-Det collection: of its arms in the reverse order."""
+    """A mutant of the coordinates in the Max-Det collection: its arms in reverse order."""
     found = max_det(span)
     return replace(found, coordinates=found.coordinates[:, ::-1])
 
 
 def transposed(span):
-    """A mutant of the coordinates in the Max-Det collection: of columns in place of rows."""
+    """A mutant of the coordinates in the Max-Det collection: columns instead of rows."""
     found = max_det(span)
     basis = span.vectors[found.indices]
     return replace(found, coordinates=np.linalg.solve(basis, span.vectors.T).T)

@@ -23,7 +23,7 @@ def test_gaussian_loss_is_measured_in_the_l2_norm():
     assert noise.loss([3, -4], 1e-5) == pytest.approx(noise.loss([5], 1e-5))
     assert noise.loss([0, 0], 1e-5) == 0
     assert noise.loss([1]) == math.inf  # at delta = 0
-    assert Gaussian(1e6).loss([1], 0.5) == 0  # total variation below delta: nothing shows
+    assert Gaussian(1e6).loss([1], 0.5) == 0  # total variation below delta
 
 
 def test_laplace_loss_is_measured_in_the_l1_norm():
@@ -33,7 +33,7 @@ def test_laplace_loss_is_measured_in_the_l1_norm():
 
 @pytest.mark.parametrize("shift", [[0.3], [0.5, -0.2], [1.0, 1.0]])
 def test_laplace_loss_is_the_largest_log_ratio_of_densities(shift):
-    """Brute force on a grid; at points beyond the shift in every coordinate it is attained."""
+    """Brute force on a grid; points above the shift in every coordinate attain the maximum."""
     scale = 0.7
     axes = np.meshgrid(*[np.linspace(-3, 3, 61)] * len(shift))
     ratio = sum(
@@ -87,8 +87,8 @@ def test_characteristic_functions_are_the_integrals_that_define_them(name, t):
     np.testing.assert_allclose(NOISES[name].characteristic_function([[t, 0]]), [[value, 1]])
 
 
-def test_what_hides_a_shift_hides_it_never_wholly():
-    """The delta and epsilon of a shift are positive, however small: they are rounded up."""
+def test_the_delta_and_epsilon_of_a_shift_are_positive():
+    """The delta and epsilon of any shift are positive: they are rounded up."""
     assert Gaussian(1.0).delta_at(100.0, [1.0]) > 0
     assert Gaussian(1e-5).delta_at(1e300, [1e-5]) > 0
     assert Laplace(1e308).loss([1e-20]) > 0

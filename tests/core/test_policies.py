@@ -1,4 +1,4 @@
-"""The policies: their plans by hand, their costs and losses, what they do not depend on."""
+"""The policies: plans by hand, costs and losses, and invariances."""
 
 import math
 import re
@@ -68,7 +68,7 @@ def test_a_phase_that_pulls_all_arms_by_hand():
 
 
 def test_later_phases_plan_for_the_arms_that_are_left():
-    """ladder(): T' = 240 - 2 * 4 - 4 = 228, 76 a phase; 4 of 20, all 6, both of 2."""
+    """ladder(): T' = 240 - 2 * 4 - 4 = 228, 76 per phase; 4 of 20 arms, all 6, both of 2."""
     instance = ladder()
     policy = DPBAI(instance.features, budget=240, epsilon=0.5)
     assert policy.schedule.usable_budget == 228
@@ -122,7 +122,7 @@ def test_gauss_noise_by_both_calibrations():
 
 
 def test_od_linbai_by_hand():
-    """K = 5, d = 3: R = 2, m = (T - 5 - 2) / 2 = 25; the basis thrice as long takes all pulls."""
+    """K = 5, d = 3: R = 2, m = (T - 5 - 2) / 2 = 25; the three longest arms take all pulls."""
     features = np.vstack([3 * np.eye(3), [[1, 1, 0], [0, 0, -1]]])
     policy = ODLinBAI(features, budget=57)
     assert policy.sizes == (5, 2, 1)
@@ -165,7 +165,7 @@ def test_pulls_of_a_design_are_rounded_up_in_exact_arithmetic():
 
 
 def test_an_excess_below_a_millionth_is_not_rounded_up():
-    """The best weights of three lines at equal angles are 1/3, which a solver finds nearly."""
+    """The best weights of three lines at equal angles are 1/3, up to a solver's tolerance."""
     angles = np.pi * np.arange(3) / 3
     policy = ODLinBAI(np.column_stack([np.cos(angles), np.sin(angles)]), budget=33)
     assert policy.pulls_per_phase == 30
@@ -212,7 +212,7 @@ def test_plans_of_all_phases_are_those_of_the_plain_loop(budget):
     ]
     for policy, loop in pairs:
         run = loop.run(lambda _: rng.random(), rng)
-        # What survives the loop's run is not known; but all sets of one size cost the same here.
+        # The survivors in the loop are unknown, but all sets of one size cost the same here.
         first = policy.phase(1, range(20))
         assert run.pulls[0] == dict(zip(first.pulled, first.pulls, strict=True))
         for index, pulls in enumerate(run.pulls[1:], start=2):
@@ -233,7 +233,7 @@ def test_each_reward_of_dp_bai_loses_exactly_epsilon(name, features, more):
 
 
 def test_dp_od_as_printed_loses_up_to_sqrt_d_times_epsilon():
-    """One reward moves U by a_i; its L1 norm is sqrt(2) times the Euclidean one."""
+    """One reward moves U by a_i, whose L1 norm is sqrt(2) times the Euclidean norm."""
     features = np.array([[1, 1], [1, -1], [0.5, 0.5]]) / math.sqrt(2)
     printed, repaired = (
         DPOD(features, budget=50, epsilon=0.8, norm=norm).phase(1, range(3))
@@ -288,7 +288,7 @@ def least_budget(name, features):
 
 
 def walk(policy, seed):
-    """Yield the phases of a run whose survivors are drawn at random, and what they cost so far."""
+    """Yield the phases of a run with random survivors, and their cost so far."""
     rng = np.random.default_rng(seed)
     active, spent, index = tuple(range(len(policy.features))), 0, 0
     while len(active) > 1:
@@ -307,7 +307,7 @@ def walk(policy, seed):
     seed=st.integers(0, 2**32),
 )
 def test_no_path_spends_more_than_the_budget(name, features, more, seed):
-    """Also: every planned arm is pulled at least once, and each phase plans for its arms alone."""
+    """Also, every planned arm is pulled at least once, and phases plan for active arms only."""
     policy = MAKERS[name](features, budget=least_budget(name, features) + more)
     spent = 0
     for phase, total in walk(policy, seed):
@@ -334,7 +334,7 @@ def test_too_small_a_budget_names_the_least_one_that_works(name, features):
             MAKERS[name](features, budget=least - 1)
 
 
-# What estimates are, and what they do not depend on
+# Estimates, and their invariances
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -398,13 +398,13 @@ def test_dp_od_depends_on_the_coordinates_and_od_linbai_does_not(change):
     for maker in (partial(ODLinBAI, budget=300), partial(DPOD, budget=300, epsilon=0.5)):
         plan, changed = (maker(x).phase(1, range(20)) for x in (features, moved))
         assert plan.pulled == changed.pulled
-        # The design is found up to its tolerance, which may tip a ceiling.
+        # The tolerance of the design may change a ceiling.
         np.testing.assert_allclose(plan.pulls, changed.pulls, atol=1)
         if plan.pulls == changed.pulls:
             np.testing.assert_allclose(response(plan), response(changed), atol=1e-8)
     same = np.allclose(noise_covariance(plan), noise_covariance(changed), rtol=0.2)
     assert same == (change == "rotation")
-    # Fourth cumulants of Laplace noise add up like fourth powers: these tell rotations apart.
+    # Fourth cumulants of Laplace noise add up as fourth powers, which rotations change.
     fourth = [(p.noise.standard_deviation * p.decoder) ** 4 for p in (plan, changed)]
     assert not np.allclose(*(f.sum(axis=1) for f in fourth), rtol=0.05)
 
@@ -446,7 +446,7 @@ def test_one_dimension_takes_one_phase_and_one_arm():
 
 
 def test_arms_that_are_all_zero_are_told_apart_without_a_pull():
-    """All means are zero; nothing need be pulled, and any arm is as good as another."""
+    """All means are zero: no pulls are needed, and all arms are equally good."""
     for name in ("DP-BAI", "OD-LinBAI", "DP-OD", "DP-OD, L1", "DP-BAI-Gauss"):
         phase = MAKERS[name](np.zeros((5, 2)), budget=100).phase(1, range(5))
         assert (phase.pulled, phase.cost, phase.losses) == ((), 0, ())
@@ -484,7 +484,7 @@ def test_cost_and_losses_come_from_the_plan_alone():
 @pytest.mark.parametrize("scale", [4e-323, 1e-306, 1e-300, 1e300, 4e307])
 @pytest.mark.parametrize("budget", [100, 10**15])
 def test_od_linbai_runs_on_features_of_any_size(maker, scale, budget):
-    """Moments of a budget of 10^15 would overflow; up to rounding the features, plans are alike."""
+    """Moments with a budget of 10^15 would overflow; plans agree up to rounding of features."""
     make = {
         "OD-LinBAI": partial(ODLinBAI, budget=budget),
         "DP-OD": partial(DPOD, budget=budget, epsilon=1e-300),
@@ -509,7 +509,7 @@ def test_features_whose_noise_overflows_are_named():
 
 
 def test_entries_each_of_its_own_scale_are_planned_or_refused_for_their_scales():
-    """Not by an error of linear algebra, nor with a warning."""
+    """Without an error of linear algebra or a warning."""
     refused = []
     for seed in (*range(6), 10, 21, 28):
         rng = np.random.default_rng(seed)
@@ -584,4 +584,4 @@ def test_dp_od_with_the_widest_noise_chooses_evenly_in_every_engine(dimension, e
     if dimension == 1:
         assert dpbai.exact_error(policy, instance) == pytest.approx(0.5)
         audit = dpbai.exact_audit(DPOD(features, budget=4, epsilon=epsilon))
-        assert audit.epsilon <= epsilon + 1e-12  # the rounding errors of a logarithm
+        assert audit.epsilon <= epsilon + 1e-12  # rounding errors of a logarithm

@@ -1,4 +1,4 @@
-"""A phase may pull an arm that is out, to tell the active ones apart: in every engine."""
+"""In every engine, a phase may pull an eliminated arm to compare the active ones."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ MEANS = FEATURES @ [0.7, 0.4]
 
 @dataclass(frozen=True)
 class Outside:
-    """Keep two of three arms; then release a reward of the one that is out, less two of another."""
+    """Keep two of three arms; then release a reward of the third, minus two of another."""
 
     features, budget = FEATURES, 6
 
@@ -42,7 +42,7 @@ def plain_loop(draw, rng):
     return high if lead > 0 else low
 
 
-def test_simulations_answer_as_often_as_a_plain_loop():
+def test_simulations_have_the_frequencies_of_a_plain_loop():
     rng, runs = np.random.default_rng(0), 6000
     instance = dpbai.Instance(FEATURES, [0.7, 0.4], rewards=dpbai.Bernoulli)
     result = dpbai.simulate(Outside(), instance, trials=30_000, seed=1)
@@ -70,7 +70,7 @@ def test_the_certificate_accounts_for_rewards_of_arms_that_are_out(options, epsi
     assert certificate.complete
 
     class Costly(Outside):
-        """The arm that is out counts three times."""
+        """The eliminated arm counts three times."""
 
         def phase(self, index, active):
             phase = super().phase(index, active)
@@ -93,7 +93,7 @@ def test_the_exact_audit_is_what_runs_do_and_stays_below_the_certificate():
             assert stats.binomtest(runs[output], 20_000, chance).pvalue > FALSE_ALARM
         for low, high in [(0, 1), (0, 2), (1, 2)]:
             out = 3 - low - high
-            # The second reward of the arm that is out, and the two that follow of the other.
+            # The second reward of the eliminated arm, and the next two of the other.
             lead = table[out][1] - sum(table[low][1:3])
             both = law[((low, high), (low,))] + law[((low, high), (high,))]
             chance = stats.laplace.cdf(lead, scale=1 / EPSILON)
@@ -104,7 +104,7 @@ def test_the_exact_audit_is_what_runs_do_and_stays_below_the_certificate():
 
 def test_pull_by_pull_it_is_private_too():
     class Short(Outside):
-        """One pull in the first phase, so that all tables can be gone through."""
+        """One pull in the first phase, so that all tables can be enumerated."""
 
         budget = 3
 
@@ -166,7 +166,7 @@ def test_an_arm_that_is_out_and_pulled_can_be_withdrawn():
     assert session.certificate.epsilon == pytest.approx(EPSILON)
 
 
-def test_an_arm_that_is_none_is_refused():
+def test_an_arm_that_does_not_exist_is_rejected():
     class Beyond(Outside):
         def phase(self, index, active):
             first = super().phase(1, (0, 1, 2))
@@ -177,7 +177,7 @@ def test_an_arm_that_is_none_is_refused():
 
 
 def test_an_interval_of_an_arm_that_was_not_pulled_itself_is_not_given():
-    """The second release tells a difference only, though it is decoded by the identity."""
+    """The second release is a difference, although its decoder is the identity."""
 
     class Swapped(Outside):
         """Estimates of two arms that are means of two others, in any order."""

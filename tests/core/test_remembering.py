@@ -28,8 +28,8 @@ def rng():
 
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 @pytest.mark.parametrize("law", [dpbai.Uniform, dpbai.Bernoulli])
-def test_simulations_answer_as_often_as_a_plain_loop(law, epsilon):
-    """Without noise, averages of 2 and 3 rewards of 0 and 1 tie often, but for rounding."""
+def test_simulations_have_the_frequencies_of_a_plain_loop(law, epsilon):
+    """Without noise, averages of 2 and 3 rewards of 0 and 1 often tie, up to rounding."""
     instance = dpbai.Instance(FOUR, MEANS, rewards=law)
     policy = Remembering(FOUR, budget=27, epsilon=epsilon)
     trials, runs, random = 30_000, 3000, rng()
@@ -47,8 +47,8 @@ def test_simulations_answer_as_often_as_a_plain_loop(law, epsilon):
     assert result.epsilon == pytest.approx(epsilon)
 
 
-def test_a_policy_that_forgets_is_told_from_one_that_remembers():
-    """The check above can fail: the last phase alone answers otherwise."""
+def test_a_policy_that_forgets_differs_from_one_that_remembers():
+    """The check above can fail: the last phase alone has other results."""
     instance = dpbai.Instance(FOUR, MEANS)
     policy = Remembering(FOUR, budget=27, epsilon=2.0)
 
@@ -79,7 +79,7 @@ def test_the_certificate_looks_at_every_path():
     """The loss of a run is the largest loss of a release, whatever is decoded from it."""
 
     class Costly(Remembering):
-        """Half the noise, if arm 3 and then arm 1 were dropped."""
+        """Half the noise if arm 3 and then arm 1 were eliminated."""
 
         def phase(self, index, active, past=()):
             phase = super().phase(index, active, past)
@@ -122,7 +122,7 @@ def test_the_audit_of_two_coordinates_is_what_runs_do(epsilon, gaussian):
 
 
 def test_the_audit_of_two_coordinates_agrees_with_quadrature():
-    """Both released means enter the last answer; the first has two thirds of the other's noise."""
+    """Both released means enter the decision; the first has two thirds of the other's noise."""
     policy = TwoCoordinates(THREE, budget=5, epsilon=1.5)
     audit = dpbai.exact_audit(policy)
     table = ((1.0, 0.0), (1.0,), (0.0, 0.0))
@@ -225,7 +225,7 @@ def test_a_session_estimates_from_all_releases_also_when_resumed(tmp_path):
     assert len(answers[0][0]) == 3
 
 
-# Plans that do not fit
+# Plans that do not match
 
 
 @pytest.mark.parametrize("remembered", [0, 2, 4])

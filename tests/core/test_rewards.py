@@ -1,4 +1,4 @@
-"""Reward laws: sums have the law of sums, whatever their number; characteristic functions agree."""
+"""Reward laws: sums of any number of rewards have the right law; characteristic functions."""
 
 import math
 from functools import partial
@@ -47,7 +47,7 @@ def cumulants(name):
 
 @pytest.fixture(params=[True, False], ids=["few pulls", "bits"])
 def bits_from_one_pull(request, monkeypatch):
-    """Run with the threshold as it is, and with sums of bits however few the pulls are."""
+    """Run with the usual threshold, and with sums of bits for any number of pulls."""
     if not request.param:
         monkeypatch.setattr(rewards, "_DIRECT_BELOW", 1)
 
@@ -56,12 +56,12 @@ def bits_from_one_pull(request, monkeypatch):
 @pytest.mark.parametrize("pulls", [1, 2, 3, 30, 999, 3000])
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_are_distributed_like_sums_of_single_rewards(name, pulls):
-    """Kolmogorov and Smirnov, two samples; each p-value is below 1e-6 with probability 1e-6."""
+    """Two-sample Kolmogorov-Smirnov test; a p-value is below 1e-6 with probability 1e-6."""
     rng = np.random.default_rng(pulls)
     size = 500 if pulls > 30 else 10_000
     direct = DIRECT[name](rng, (size, pulls)).sum(axis=1)
     sums = LAWS[name].sums(pulls, size, rng)
-    # Sums of one value reached in different orders differ by rounding.
+    # Equal sums computed in different orders differ by rounding.
     assert stats.ks_2samp(direct.round(9), sums.round(9), method="asymp").pvalue > FALSE_ALARM
 
 
@@ -89,7 +89,7 @@ def test_sums_have_the_moments_of_sums_to_the_fourth(name, pulls):
 @pytest.mark.parametrize("pulls", [10**5, 10**6, 10**9])
 @pytest.mark.parametrize("name", ["uniform", "bernoulli", "empirical"])
 def test_sums_of_many_rewards_are_normal(name, pulls):
-    """The central limit: by Berry and Esseen the two laws differ by less than 0.01.
+    """Central limit theorem: by Berry and Esseen, the two laws differ by less than 0.01.
 
     Twice the Dvoretzky-Kiefer-Wolfowitz bound at 1e-6 for 40000 sums is 0.0270.
     """
@@ -113,7 +113,7 @@ def test_one_uniform_reward_is_a_53_bit_number():
 @pytest.mark.parametrize("block", [1, 7, 64])
 @pytest.mark.parametrize("name", ["uniform", "beta"])
 def test_sums_do_not_depend_on_how_they_are_cut_into_blocks(name, block, monkeypatch):
-    """Kolmogorov and Smirnov at 1e-6; a block lost or counted twice moves the mean by sigmas."""
+    """Kolmogorov-Smirnov at 1e-6; a lost or repeated block moves the mean by several sigmas."""
     monkeypatch.setattr(rewards, "_BLOCK", block)
     rng = np.random.default_rng(block)
     sums = LAWS[name].sums(20, 300, rng)

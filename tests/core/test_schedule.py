@@ -49,7 +49,7 @@ def test_g_and_h_worked_out_by_hand():
     assert schedule.h == (16, 2, 0)
     assert (schedule.M1, schedule.M) == (2, 3)
     assert schedule.sizes == (20, 6, 2, 1)
-    # Fewer arms than ceil(d^2/4): nothing for the first stage to do.
+    # Fewer arms than ceil(d^2/4): the first stage has nothing to eliminate.
     schedule = Schedule(5, 6, 1000)
     assert schedule.g == (5, 3, 2, 1)
     assert schedule.h == (0, 0)
@@ -104,7 +104,7 @@ def test_usable_budget_as_printed_is_the_budget_less_the_reserve():
 
 
 def test_max_det_is_pulled_only_below_the_square_root():
-    """Line 6 of Algorithm 1; a tie goes to line 14."""
+    """Line 6 of Algorithm 1; equality leads to line 14."""
     assert pulls_max_det(2, 5)
     assert not pulls_max_det(2, 4)
     assert not pulls_max_det(3, 8)
@@ -121,7 +121,7 @@ def test_ceil_div_is_exact_where_floats_are_not():
 
 
 def dearest_cost(sizes, dimension, usable, pull_all=False):
-    """Return the most pulls in all, whatever the ranks, for an array of values of T'."""
+    """Return the largest number of pulls over all ranks, for an array of values of T'."""
     phases = len(sizes) - 1
     total = np.zeros_like(usable)
     for size in sizes[:-1]:
@@ -135,7 +135,7 @@ def dp_bai_counts(size, dimension):
 
 
 def worst_overspending(arms, dimension, convention):
-    """Return the largest overspending of T' as printed, over all T' up to 3000."""
+    """Return by how much the printed T' can exceed the budget, over all T' up to 3000."""
     schedule = Schedule(arms, dimension, 10**6, convention)
     usable = np.arange(1, 3001)
     cost = dearest_cost(schedule.sizes, dimension, usable)
@@ -144,7 +144,7 @@ def worst_overspending(arms, dimension, convention):
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_as_printed_121_pairs_of_arms_and_dimension_can_overspend(convention):
-    """The enumeration is of its own, not the library's."""
+    """The enumeration is independent of the library."""
     pairs = [(arms, dimension) for arms in range(3, 80) for dimension in range(2, 9)]
     assert sum(worst_overspending(*pair, convention) > 0 for pair in pairs) == 121
 
@@ -172,7 +172,7 @@ collections = st.sampled_from([dp_bai_collections, baseline_collections])
 
 @given(shape=shapes, more=st.integers(0, 400), every=collections)
 def test_strict_budget_is_the_largest_that_cannot_overspend(shape, more, every):
-    """Against the plain loop, which lowers T' one by one."""
+    """Compared with the plain loop, which lowers T' one by one."""
     arms, dimension = shape
     budget = least_budget(arms, dimension, every) + more
     schedule = Schedule(arms, dimension, budget, collections=every)

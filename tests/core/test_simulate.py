@@ -54,7 +54,7 @@ def test_one_phase_success_rates_are_those_of_the_plain_loop(name, budget, epsil
 def test_success_rates_over_several_phases_are_those_of_the_plain_loop(
     instance, name, budget, epsilon
 ):
-    trials = 5000 if name == "Baseline" else 20_000  # each active set has a plan of its own
+    trials = 5000 if name == "Baseline" else 20_000  # each active set has its own plan
     checked = case(instance(), name, budget, epsilon)
     assert checked.p_value(runs=2000, trials=trials) > FALSE_ALARM
 
@@ -148,7 +148,7 @@ def test_same_seed_same_counts():
     assert counts(5) == counts(np.random.default_rng(5))
     assert counts(5) != counts(6)
     generator = np.random.default_rng(5)
-    assert counts(generator) != counts(generator)  # a generator goes on
+    assert counts(generator) != counts(generator)  # a generator advances
 
 
 def test_global_random_state_is_left_alone():
@@ -162,7 +162,7 @@ def test_global_random_state_is_left_alone():
 @pytest.mark.parametrize("entries", [1, 50, 5000])
 @pytest.mark.parametrize("instance", [synthetic, ladder])
 def test_batches_of_any_size_run_every_trial_once(instance, entries, monkeypatch):
-    """The same law too: chi-square of all recommended arms against one batch, at 1e-6."""
+    """The law is the same, too: chi-square test of recommended arms against one batch, at 1e-6."""
     instance = instance()
     policy = DPBAI(instance.features, budget=240, epsilon=0.3)
     whole = dpbai.simulate(policy, instance, trials=3000, seed=0).recommended
@@ -175,8 +175,8 @@ def test_batches_of_any_size_run_every_trial_once(instance, entries, monkeypatch
 
 
 @pytest.mark.parametrize("epsilon", [0.5, math.inf])  # without noise, Bernoulli means tie
-def test_groups_that_are_executed_as_one_come_to_what_each_comes_to_alone(epsilon, monkeypatch):
-    """To the last trial: with the same rewards, noise and ties."""
+def test_groups_that_are_executed_together_have_the_results_of_each_alone(epsilon, monkeypatch):
+    """In every trial, with the same rewards, noise and ties."""
     means = np.linspace(0.8, 0.3, 12)
     instance = dpbai.Instance(np.eye(12), means, rewards=dpbai.Bernoulli)
     policy = DPBAI(np.eye(12), budget=400, epsilon=epsilon)
@@ -223,7 +223,7 @@ def test_one_dimension_finds_the_best_arm():
 
 
 def test_a_wrong_model_is_run_on_the_true_rewards():
-    """Features of the policy need not be those of the instance; it then finds another best arm."""
+    """With other features than the instance, the policy finds another best arm."""
     instance = dpbai.Instance(np.eye(6)[:, :5] + 0.1, [0.3, 0.1, 0.1, 0.1, 0.1])
     wrong = np.vstack([np.ones((1, 1)), np.arange(2.0, 7.0)[:, None]])
     policy = DPBAI(wrong, budget=10_000, epsilon=10.0)
@@ -254,7 +254,7 @@ def test_intervals_are_wilsons_and_clopper_pearsons():
 
 
 def test_regret_and_tolerance_weigh_each_answer_by_its_gap():
-    """Against sums over the trials, one by one."""
+    """Compared with sums over single trials."""
     means = np.array([0.6, 0.55, 0.5, 0.1])
     instance = dpbai.Instance(np.eye(4), means, rewards=dpbai.Bernoulli)
     policy = dpbai.DPBAI(np.eye(4), budget=40, epsilon=1.0)
@@ -277,7 +277,7 @@ def test_regret_and_tolerance_weigh_each_answer_by_its_gap():
 
 
 def test_any_of_several_best_arms_is_a_right_answer_where_ties_are_admitted():
-    """The third arm is beaten for sure; evenly broken ties give each of the others a half."""
+    """The third arm certainly loses; random ties give each of the others probability 1/2."""
     with pytest.raises(ValueError, match="unique"):
         dpbai.Instance(np.eye(3), [1, 1, 0], rewards=dpbai.Bernoulli)
     instance = dpbai.Instance(np.eye(3), [1, 1, 0], rewards=dpbai.Bernoulli, unique=False)

@@ -1,4 +1,4 @@
-"""Studies: one row for each cell of the grid, each with a stream of its own, wherever it runs."""
+"""Studies: one row for each cell of the grid, with its own random stream in any process."""
 
 import math
 from concurrent.futures import ProcessPoolExecutor
@@ -80,7 +80,7 @@ def test_cells_never_share_a_stream(monkeypatch):
 
 
 def test_equal_cells_are_independent():
-    """The same policy under 40 names: were streams shared, all rows would be equal."""
+    """The same policy under 40 names: with shared streams, all rows would be equal."""
     same = {f"copy {i}": dpbai.DPBAI for i in range(40)}
     rows = dpbai.study(same, synthetic(), budgets=[50], epsilons=[0.5], trials=1000, seed=0)
     rates = rows["success_rate"]
@@ -157,7 +157,7 @@ def with_options(features, **options):
     ],
 )
 def test_a_maker_that_takes_any_option_is_given_epsilon(maker):
-    """Else it would run with no epsilon, or at one epsilon in all cells."""
+    """Otherwise it would run without epsilon, or with one epsilon in all cells."""
     instance = dpbai.synthetic()
     rows = dpbai.study({"one": maker}, instance, budgets=[100, 200], epsilons=[0.5, 2.0], trials=5)
     assert list(rows["epsilon"]) == [0.5, 2.0] * 2

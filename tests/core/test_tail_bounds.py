@@ -110,7 +110,7 @@ def test_the_tail_of_weighted_laplace_sums_is_bounded_on_both_branches():
 
 
 def test_each_branch_of_the_tail_bound_needs_its_two():
-    """A Gaussian is sub-exponential with any b; Lap(1) with b near 1 and a tau to match."""
+    """A Gaussian is sub-exponential for any b, and Lap(1) for b near 1 and a suitable tau."""
     b = 1.01
     tau = b * math.sqrt(-2 * math.log1p(-(b**-2)))  # the least tau for abs(t) < 1/b
 
@@ -147,7 +147,7 @@ def test_bad_arguments_are_named():
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200, 1e300])
 def test_tail_bounds_do_not_depend_on_the_unit(unit):
-    """Squares of these are no doubles."""
+    """Their squares overflow or underflow."""
     assert hoeffding(1.5 * unit, [unit, 2 * unit]) == pytest.approx(hoeffding(1.5, [1, 2]))
     own, law = laplace_sum([1, 0.5], 1.0), laplace_sum([1, 0.5], unit)
     for deviation in (0.5, 2.0, 9.0):
@@ -162,12 +162,12 @@ def test_tail_bounds_far_out_have_no_overflow():
     assert suboptimal_arm_gauss(1e300, sigma=1.0, count=5) < 1e-300
 
 
-def test_an_upper_bound_is_never_told_as_zero():
-    """Of what can happen at all: below the doubles it is rounded up."""
+def test_an_upper_bound_for_a_possible_event_is_positive():
+    """A bound on a possible event that would underflow is rounded up."""
     assert SubExponential(1.0, 1.0).tail(1e5) > 0
     assert SubExponential(1.0, 1e-3).tail(99.0) > 0
     assert laplace_sum([1.0, -1.0], 1e-300).tail(1.0) > 0
     assert hoeffding(1e3, [1.0]) > 0
     assert suboptimal_arm(1.0, epsilon=1.0, count=10**6) > 0
     assert suboptimal_arm_gauss(1.0, sigma=1e-3, count=10**6) > 0
-    assert hoeffding(math.inf, [1.0]) == hoeffding(1.0, [0.0]) == 0  # it cannot happen
+    assert hoeffding(math.inf, [1.0]) == hoeffding(1.0, [0.0]) == 0  # impossible events

@@ -1,4 +1,4 @@
-"""Ties: equal to within rounding counts as equal, and all who tie have the same chance.
+"""Ties: estimates equal to within rounding tie, and all arms that tie have the same chance.
 
 So the names of the arms do not matter: to relabel them is to relabel the law of the answer.
 """
@@ -40,7 +40,7 @@ def plan(decoder, keep=1, release=None):
 
 
 def by_random_priority(estimates, keep):
-    """Rank the arms, equal ones in each order: the probability of each set of survivors."""
+    """Rank the arms, equal ones in any order; return the probability of each set of survivors."""
     orders = list(permutations(range(len(estimates))))
     kept = Counter(
         tuple(sorted(sorted(order, key=lambda arm: -estimates[arm])[:keep])) for order in orders
@@ -76,7 +76,7 @@ def generator():
 @settings(max_examples=50)
 @given(data=st.data())
 def test_neither_units_nor_rounding_make_or_break_a_tie(data):
-    """Small integers, where ties are exact, in other units and with other last digits."""
+    """Small integers, for which ties are exact, in other units and with rounding errors."""
     arms = data.draw(st.integers(2, 6))
     q = data.draw(st.integers(1, 2))
     keep = data.draw(st.integers(1, arms))
@@ -88,22 +88,22 @@ def test_neither_units_nor_rounding_make_or_break_a_tie(data):
     last_digits = 1 + 1e-14 * rng.uniform(-1, 1, (arms, q))
     other = plan(decoder / units * last_digits, keep, np.diag(units)).tied(released * units)
     np.testing.assert_array_equal(other, (sure, equal))
-    # An arm, and so all estimates of it, in another unit: what ties with 0 ties with 0.
+    # An arm in another unit ties with 0 if and only if it did before.
     small = decoder.copy()
     small[0] *= 1e-9
     _, with_zero = plan(np.vstack([small[0], np.zeros(q)])).tied(released)
     np.testing.assert_array_equal(with_zero[:, 0] & with_zero[:, 1], released @ decoder[0] == 0)
 
 
-def test_what_is_left_of_a_sum_that_cancels_makes_no_difference():
-    """100 + 200 - 300 is 0 on paper, and rounding may leave 1e-13 of it; 0.3 is no rounding."""
+def test_rounding_errors_of_a_sum_that_cancels_make_no_difference():
+    """100 + 200 - 300 is 0, up to rounding errors of 1e-13; a difference of 0.3 is not rounding."""
     release, decoder = np.array([[100.0, 200, -300]]), np.array([[1.0], [-1.0], [-9.0]])
     phase = Phase(1, (0, 1, 2), (0, 1, 2), (1, 1, 1), NoNoise(), 1, release, decoder)
     _, equal = phase.tied(np.array([[1e-13], [0.3]]))
     assert equal.tolist() == [[True, True, True], [True, False, False]]
 
 
-def test_small_differences_are_none():
+def test_only_differences_within_rounding_are_ties():
     phase = plan(np.eye(2))
     released = np.array([[0.5, 0.5 + 1e-9], [1e6, 1e6 + 1e-3], [0.5, 0.5 + 1e-13]])
     sure, equal = phase.tied(released)
@@ -116,7 +116,7 @@ def test_small_differences_are_none():
 def test_many_trials_at_once_have_the_survivors_that_pairs_of_arms_have(seed, q, lattice):
     """`survivors` compares pairs only where there may be a tie, `tied` everywhere."""
     rng = np.random.default_rng(seed)
-    if lattice:  # many on one edge, and many alike
+    if lattice:  # many arms on one edge, and many equal ones
         decoder, released = (rng.integers(-2, 3, (n, q)).astype(float) for n in (30, 2048))
     else:
         decoder, released = rng.normal(size=(30, q)), rng.normal(size=(2048, q))
@@ -161,7 +161,7 @@ def least_squares(features, phase):
 
 
 def enumerated(features, means, phase):
-    """Return the probability of each arm by all sums of 0 and 1, ties shared evenly."""
+    """Return the probability of each arm, over all sums of 0 and 1, with random ties."""
     weights = least_squares(features, phase)
     law = [0.0] * len(phase.active)
     for sums in product(*(range(n + 1) for n in phase.pulls)):
@@ -231,7 +231,7 @@ LAWS = {
 
 
 def _shares(level):
-    """Shares of three values whose mean lies at this level between the least and the largest."""
+    """Return shares of three values whose mean is at this level between the extremes."""
     return [1 - 1.2 * level, 0.8 * level, 0.4 * level]
 
 
@@ -288,7 +288,7 @@ def test_relabelling_relabels_exact_audits(name):
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
 @pytest.mark.parametrize("name", MAKERS)
 def test_relabelling_relabels_the_answer_of_pulls_runs_and_sessions(name):
-    """On one table with ties: pull by pull exactly, the two others as often as that says."""
+    """On one table with ties: pull by pull exactly, the other two by frequencies."""
     policy = MAKERS[name](THREE, budget=7)
     expected = last_arm(output_law(PullByPull(policy), pad(TIES)))
     for order in ((1, 2, 0), (2, 1, 0)):
@@ -314,7 +314,7 @@ def last_arm(law):
 
 
 def pad(rows):
-    """Arm 0 may be pulled at the end, and what it gives is not read."""
+    """Arm 0 may be pulled at the end, but its rewards are not read."""
     return [[*row, 0, 0, 0] for row in rows]
 
 
@@ -329,7 +329,7 @@ def session_on(policy, rows, seed):
 
 
 @pytest.mark.filterwarnings("ignore::dpbai.ReleaseWarning")
-def test_a_seed_repeats_the_ties_of_a_session_and_none_is_told_beforehand():
+def test_a_seed_repeats_the_ties_of_a_session_and_they_cannot_be_predicted():
     policy = dpbai.ODLinBAI(np.eye(2), budget=9)
     rows = [[1] * 9] * 2
     assert len({session_on(policy, rows, 3) for _ in range(20)}) == 1
@@ -355,7 +355,7 @@ LINE = [[-1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
     ],
 )
 def test_arms_that_all_tie_on_a_lattice_share_the_answer_evenly_in_exact_errors(policy, means):
-    """Every table of 0s and 1s by itself; estimates that tie are fractions with small parts."""
+    """Each table of 0s and 1s separately; tied estimates are fractions of small integers."""
     phase = policy.phase(1, range(len(means)))
     decoder, best, wrong = phase.decoder @ phase.release, int(np.argmax(means)), 0.0
     for sums in product(*(range(n + 1) for n in phase.pulls)):
@@ -372,7 +372,7 @@ def test_arms_that_all_tie_on_a_lattice_share_the_answer_evenly_in_exact_errors(
 
 
 def test_a_win_by_ties_alone_is_no_exact_error_of_one():
-    """The first arm wins a third of the times when every reward is 0, and never else."""
+    """The first arm wins with probability 1/3 if every reward is 0, and otherwise never."""
     policy = dpbai.ODLinBAI([[1.0], [2.0], [-1.0]], budget=4)
     laws = [dpbai.Bernoulli(mean) for mean in (0.5, 0.2, 0.1)]
     instance = dpbai.Instance(np.eye(3), rewards=laws)

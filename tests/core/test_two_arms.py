@@ -22,7 +22,7 @@ def least_error(pulls: int, epsilon: float, means: tuple[float, float]) -> float
     rows, least = [], []
     factor = np.exp(epsilon)
     for here, there in [*near, *[pair[::-1] for pair in near]]:
-        # p(x) <= e^epsilon p(x'), and the same of 1 - p
+        # p(x) <= e^epsilon p(x'), and the same for 1 - p
         for sign, limit in ((1, 0.0), (-1, factor - 1)):
             rows.append({here: sign, there: -sign * factor})
             least.append(limit)

@@ -1,4 +1,4 @@
-"""The upper bounds of Theorem 4.2 and of the Gaussian proposition, and from where they hold."""
+"""The upper bounds of Theorem 4.2 and of the Gaussian proposition, and where they hold."""
 
 import math
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ def test_65_absorbs_the_prefactor_from_4160_m_h_log_of_it_on():
 
 
 def _proof_steps_hold(policy, instance, explicit):
-    """The two steps that ask for a large T', on the very plan of the only phase."""
+    """The two steps that need a large T', evaluated on the plan of the only phase."""
     plan = policy.phase(1, range(instance.arms))
     n, hard = plan.pulls[0], dpbai.hardness(instance, epsilon=policy.epsilon)
     rank = len(plan.pulled)
@@ -74,7 +74,7 @@ def _proof_steps_hold(policy, instance, explicit):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
 def test_every_step_holds_from_its_own_t_prime_on_and_not_before(epsilon):
     """One phase, d = 2: the conditions are checked on plans, one T' below and at each threshold."""
-    # The coordinates of the last one's best arm, (0.9, 0.9), are what the noise step asks most of.
+    # In the last one, the noise step needs most for the best arm, with coordinates (0.9, 0.9).
     leaning = dpbai.Instance([[1, 0], [0, 1], [0.9, 0.9], [0.1, 0.2], [0.2, 0.1]], [0.25, 0.25])
     for instance in (dpbai.synthetic(), _instance(12, 2, seed=3), leaning):
 
@@ -116,7 +116,7 @@ def test_without_privacy_the_noise_asks_for_nothing():
     assert all(step.valid_from == 1 for step in explicit.steps if "noise" in step.name)
 
 
-def test_later_phases_are_taken_at_their_worst():
+def test_later_phases_are_bounded_in_the_worst_case():
     """Phase 2 of K = 400, d = 7: any rank with r^2 < s_2 may be pulled, with coordinates of 1."""
     instance = _instance(400, 7)
     policy = _policy(instance, 10**6, 1.0, convention="proof")
@@ -301,7 +301,7 @@ def test_at_delta_zero_only_dp_bai_remains():
 
 @dataclass(frozen=True, eq=False)
 class WithItsOwn(dpbai.DPBAI):
-    """DP-BAI with a bound of one's own."""
+    """DP-BAI with its own bound."""
 
     def error_bound(self, instance):
         return 1 / instance.arms
@@ -316,7 +316,7 @@ def test_a_policys_own_bound_comes_before_that_of_its_class():
 # --- Bad input
 
 
-def test_bounds_reject_what_they_are_not_about():
+def test_bounds_reject_policies_that_they_do_not_cover():
     instance = dpbai.synthetic()
     gauss = dpbai.DPBAIGauss(instance.features, budget=400, epsilon=1.0, delta=0.1)
     baseline = dpbai.Baseline(instance.features, budget=400, epsilon=1.0)
@@ -380,7 +380,7 @@ def test_bounds_of_extreme_instances_are_positive_and_have_no_overflow(budget):
     explicit = dpbai.explicit_upper_bound(calm, synthetic)
     assert explicit.value > 0
     assert explicit.repaired > 0
-    # Gaps whose squares are below the doubles: nothing is known, from no budget on.
+    # Gaps whose squares underflow: no bound holds at any budget.
     close = dpbai.Instance(np.eye(2), [1e-200, 0.0])
     hard = dpbai.hardness(close, epsilon=1.0)
     assert (hard.bai, hard.pri) == (math.inf, pytest.approx(2e200))
@@ -393,8 +393,8 @@ def test_bounds_of_extreme_instances_are_positive_and_have_no_overflow(budget):
 
 
 @pytest.mark.parametrize("epsilon", [1e10, 1e300, math.inf])
-def test_no_bound_is_told_as_zero_however_far_apart_two_arms_are(epsilon):
-    """At T = 10^6 each of them is below the doubles, and what it bounds may happen."""
+def test_bounds_are_positive_however_far_apart_two_arms_are(epsilon):
+    """At T = 10^6 each bound would underflow, although the event is possible."""
     instance = dpbai.Instance(np.eye(2), [0.5, 0.0])
     for budget in (10**6, 10**15):
         of = {"budget": budget, "epsilon": epsilon}
