@@ -1,6 +1,6 @@
 """The lemmas of the proof of Theorem 4.2, against exact probabilities and by brute force.
 
-Checks take the bound as an argument where a mistaken constant is shown to fail them.
+Some checks take the bound as an argument, to show that they fail with a wrong constant.
 """
 
 import itertools
@@ -150,8 +150,8 @@ def equal_sum_tail(count):
 def test_the_noise_step_needs_enough_pulls_but_the_lemma_does_not():
     """The paper's P(G_2) <= exp(-epsilon n Delta / 16) is false for few pulls in many dimensions.
 
-    All coordinates at 1, the worst case. The lemma survives: where the step fails, the rewards'
-    term of its right side alone exceeds 1, or the noise's term of its looser exponent is enough.
+    All coordinates are 1, the worst case. The lemma still holds: where the step fails, the term of
+    the rewards exceeds 1, or the term of the noise suffices with the lemma's smaller exponent.
     """
     fails = 0
     for rank in (1, 2, 4, 10, 40, 100):
@@ -235,9 +235,9 @@ def test_the_gaussian_lemma_has_the_constants_16_and_32():
 
 
 def test_case_2_of_the_gaussian_lemma_needs_64_where_32_is_printed():
-    """P(G_2) for coordinates of 1: a Gaussian of variance 2 d_Q L/(epsilon n)^2 beyond Delta/4.
+    """P(G_2) for coordinates of 1: a Gaussian of variance 2 d_Q L/(epsilon n)^2 above Delta/4.
 
-    Case 1, a difference of two such variables beyond Delta/2, does have 32.
+    In case 1, a difference of two such variables above Delta/2, 32 is correct.
     """
     delta, epsilon = 1e-3, 0.2
     L = math.log(1.25 / delta)
@@ -416,8 +416,8 @@ def test_the_prefactor_covers_all_phases_under_either_convention():
 def drop_probability(gaps, keep, scale):
     """Exact P(the best arm is not among the `keep` largest) with noise alone, Lap(scale) each.
 
-    Given the best arm's noise z, the others beat it independently: a Poisson-binomial law,
-    integrated over z piece by piece.
+    Given the best arm's noise z, the others outrank it independently: their number has a
+    Poisson-binomial law, which is integrated over z piece by piece.
     """
     nodes, weights = np.polynomial.legendre.leggauss(60)
     kinks = sorted({-50 * scale, *(-gap for gap in gaps), 0.0, 50 * scale})

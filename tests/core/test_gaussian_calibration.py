@@ -1,6 +1,6 @@
-"""The Gaussian mechanism: delta(epsilon) and both calibrations, against other arithmetic.
+"""The Gaussian mechanism: delta(epsilon) and both calibrations, by other methods.
 
-Their digits are those of the reference table, see tests/exact/test_reference.py.
+tests/exact/test_reference.py compares their digits with the reference table.
 """
 
 import math
@@ -151,9 +151,9 @@ DELTAS = [5e-324, 1e-300, 1e-100, 1e-10, 1e-5, 0.5, 1 - 2**-53]
 @pytest.mark.parametrize("epsilon", LEGAL)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_every_legal_epsilon_and_delta_has_a_certificate(epsilon, delta, calibration):
-    """Rounding in delta leaves an error in epsilon of some 1e-16 over delta's slope.
+    """Rounding errors in delta cause errors of about 1e-16 / (slope of delta) in epsilon.
 
-    From some epsilon on, no double has a delta between 1 and 0: then it is 0, never 1.
+    For huge epsilon, no double sigma has a delta between 0 and 1: then it is 0, never 1.
     """
     policy = dpbai.DPBAIGauss(
         np.eye(2), budget=100, epsilon=epsilon, delta=delta, calibration=calibration

@@ -145,8 +145,8 @@ def test_lower_bounds_have_the_constants_97_and_401():
 def test_dp_bai_errs_more_than_the_lower_bound_on_some_hard_instance():
     """In logarithms: where the bound applies, it is below 4^-97, far below the error.
 
-    False alarm below 1e-6: errors near 0.41 (v^(0)) and 0.33 (v^(2)), 2000 trials each; that the
-    first passes 1/2 or the second is never seen has probability below 1e-14.
+    False alarm below 1e-6: errors near 0.41 (v^(0)) and 0.33 (v^(2)), 2000 trials each; the
+    probability that the first exceeds 1/2 or that the second does not occur is below 1e-14.
     """
     arms, epsilon, T = 4, 0.5, 300_000
     instances = dpbai.hard_instances(arms, 2.4e-4)
@@ -209,7 +209,7 @@ def test_thresholds_do_not_overflow():
 
 
 def test_a_smaller_power_weakens_the_bound_only_while_the_hardness_exceeds_one():
-    """The reduction to three cases needs H_pri >= 1; but two of them let epsilon go to infinity.
+    """The reduction to three cases needs H_pri >= 1, but two of them let epsilon tend to infinity.
 
     There H_pri < 1, and H_pri^beta > H_pri; H_BAI^b + H_pri^b <= 2 (H_BAI + H_pri) repairs it.
     """

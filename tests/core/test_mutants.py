@@ -1,8 +1,8 @@
 """Likely mistakes, made deliberately: each is detected by a check of another test.
 
-A check here returns whether it would fail. `rates_differ` is the comparison of success rates with
-the plain loop that test_simulate makes (and there passes), `plans_differ` compares who is pulled
-how often, and `estimates_differ` asks that true means lead to true estimates.
+A check here returns whether it would fail. `rates_differ` compares success rates with the plain
+loop, as test_simulate does (where it passes); `plans_differ` compares the arms and their pulls; and
+`estimates_differ` requires that true means lead to true estimates.
 """
 
 import math

@@ -389,9 +389,9 @@ def noise_covariance(phase):
 
 @pytest.mark.parametrize("change", changes())
 def test_dp_od_depends_on_the_coordinates_and_od_linbai_does_not(change):
-    """Both pull the same arms as often and respond alike to means; the noise of DP-OD differs.
+    """Both have the same pulls and the same response to means; the noise of DP-OD differs.
 
-    A rotation turns Laplace noise, which keeps its covariance but is another law.
+    A rotation of Laplace noise keeps its covariance, but changes its law.
     """
     features = ladder().features
     moved = features @ changes()[change]

@@ -1,9 +1,9 @@
 """Simulation: success rates against the plain loop, seeds, batches, intervals, odd shapes.
 
 The plain loop draws one reward at a time, with another generator and its own planning. Fisher's
-exact test tells whether both succeed equally often; its p-value is below 1e-6 with probability at
-most 1e-6. With 3000 runs against 20000 trials that is a band of 0.05 about a rate of one half, and
-with 1000 runs of 0.08.
+exact test compares both success rates; its p-value is below 1e-6 with probability at
+most 1e-6. With 3000 runs against 20000 trials this is a band of 0.05 around a rate of one half, and
+with 1000 runs one of 0.08.
 """
 
 import math

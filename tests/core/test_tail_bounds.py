@@ -1,7 +1,7 @@
 """The tail bounds of the appendix of useful facts, against exact probabilities.
 
-Each check takes the bound as an argument, so that the same check can be shown to fail when a
-constant is mistaken.
+Each check takes the bound as an argument, so that the same check can be shown to fail with a
+wrong constant.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Ties: estimates equal to within rounding tie, and all arms that tie have the same chance.
 
-So the names of the arms do not matter: to relabel them is to relabel the law of the answer.
+So the labels of the arms do not matter: relabelling them relabels the law of the answer.
 """
 
 import math

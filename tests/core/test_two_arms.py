@@ -12,7 +12,7 @@ import dpbai
 def least_error(pulls: int, epsilon: float, means: tuple[float, float]) -> float:
     """Return the least error of all epsilon-private rules, averaged with that of swapped means.
 
-    A rule gives each pair of sums the probability to choose the first arm: a linear program.
+    A rule is the probability to choose the first arm for each pair of sums: a linear program.
     """
     sums = np.arange(pulls + 1)
     first, second = (stats.binom.pmf(sums, pulls, mean) for mean in means)

@@ -167,7 +167,7 @@ def test_under_printed_sizes_some_large_instance_has_no_t_from_which_the_finite_
 def test_the_repaired_bound_lies_above_the_simulated_error():
     """False alarm below 1e-6: where the bound is below 1/2 the true error is below 0.01.
 
-    A pair of arms far apart, so that budgets of some hundreds bring the bound below 1.
+    The two arms are far apart, so that the bound is below 1 at budgets of some hundreds.
     """
     instance = dpbai.Instance(np.eye(2), [0.95, 0.05], rewards=dpbai.Bernoulli)
     seen = 0
