@@ -140,6 +140,32 @@ def test_along_epsilon_a_policy_without_epsilon_is_a_horizontal_line(table: pd.D
         assert set(line.get_ydata()) == set(rows["success_rate"])
 
 
+def test_least_budgets_are_points_and_those_without_privacy_dashed_lines() -> None:
+    found = [
+        ("A", np.inf, 100), ("A", 0.5, 900), ("A", 2.0, 300), ("B", np.inf, 80), ("B", 2.0, 400),
+    ]  # fmt: skip
+    (axes,) = figures.least_budgets(found).axes
+    drawn, free = axes.get_lines()[::2], axes.get_lines()[1::2]
+    points = {line.get_label(): line.get_xydata().tolist() for line in drawn}
+    assert points == {"A": [[0.5, 900], [2.0, 300]], "B": [[2.0, 400]]}
+    for line, level, with_privacy in zip(free, (100, 80), drawn, strict=True):
+        assert (set(line.get_ydata()), line.get_linestyle()) == ({level}, "--")
+        assert line.get_color() == with_privacy.get_color()
+
+
+def test_the_best_arm_and_those_recommended_most_often_have_bars() -> None:
+    labels, counts = [f"arm {arm}" for arm in range(60)], list(range(60))
+    (axes,) = figures.recommended_counts(labels, counts, best=3).axes
+    arms = [3, *range(21, 60)]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [labels[arm] for arm in arms]
+    assert [bar.get_width() for bar in axes.patches] == [counts[arm] for arm in arms]
+    colours = {
+        arm: to_rgb(bar.get_facecolor()) for arm, bar in zip(arms, axes.patches, strict=True)
+    }
+    assert [arm for arm, colour in colours.items() if colour == to_rgb(canvas.BLUE)] == [3]
+    assert "recommended less often are left out" in axes.get_xlabel()
+
+
 def test_each_line_is_named_once_beside_it_where_nothing_else_is_drawn(table: pd.DataFrame) -> None:
     """Of the panels that show the same policies, in the one with the most space."""
     picture = figures.success_curves(table, along="budget")
