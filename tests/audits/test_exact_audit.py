@@ -137,6 +137,18 @@ def test_rare_events_keep_their_digits():
     assert decoded[(0,)][0] == pytest.approx(tail, rel=1e-12)
 
 
+def test_a_narrow_sector_far_in_the_tail_keeps_its_digits():
+    """Arm 1 wins if w_2 is between w_1 / 2 and (1/2 + 1e-6) w_1, where the density is e^-(w_1+w_2).
+
+    It is scaled by e^-600 / 4, and its integral over the sector has a closed form.
+    """
+    low, high = 0.5, 0.5 + 1e-6
+    phase = plan(Laplace(1.0), 1, decoder=[[-high, 1.0], [0.0, 0.0], [low, -1.0]])
+    found = log_survival(phase, np.array([[-300.0, -300.0]]))[(1,)][0]
+    expected = math.log((high - low) / ((1 + low) * (1 + high)) / 4) - 600
+    assert found == pytest.approx(expected, abs=2e-9, rel=0)
+
+
 @pytest.mark.parametrize("rounding", [0.0, 1e-15])
 def test_equal_arms_win_equally_often(rounding):
     decoder = [[1.0, 0.0], [0.0, 1.0], [1.0, -rounding]]
@@ -251,6 +263,15 @@ def test_the_reported_tables_and_event_attain_the_loss():
         sum(np.count_nonzero(np.subtract(*rows)) for rows in zip(*audit.tables, strict=True)) == 1
     )
     assert np.exp(audit.log_probabilities).sum(axis=0) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("budget", [3, 7])
+def test_the_event_is_more_likely_on_the_first_table(budget):
+    policy = dpbai.DPBAI(np.eye(2), budget=budget, epsilon=1.0)
+    audit = dpbai.exact_audit(policy)
+    means = np.array([[np.mean(row) for row in table] for table in audit.tables])
+    first, second = log_survival(policy.phase(1, (0, 1)), means)[audit.event[0]]
+    assert first - second == pytest.approx(audit.epsilon, rel=1e-12)
 
 
 def test_the_representation_of_an_audit_has_the_loss_and_no_arrays():

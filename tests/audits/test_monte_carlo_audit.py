@@ -110,6 +110,13 @@ def test_the_runs_that_choose_the_event_and_those_that_test_it_add_up_to_the_tri
     assert runs == [2, 2, 3, 3]
 
 
+def test_the_default_tables_differ_in_the_first_reward_of_the_last_arm():
+    policy = dpbai.DPBAI(np.eye(2), budget=9, epsilon=1.0)
+    found = dpbai.monte_carlo_audit(policy, trials=1000)
+    assert found == dpbai.monte_carlo_audit(policy, (ZEROS, ONE[::-1]), trials=1000)
+    assert found != dpbai.monte_carlo_audit(policy, (ZEROS, ONE), trials=1000)
+
+
 def test_large_plans_are_audited_too():
     """The instance of Sec. 5 with thousands of pulls; the certificate is an upper bound."""
     policy = dpbai.DPBAI(dpbai.synthetic().features, budget=8000, epsilon=1.0)

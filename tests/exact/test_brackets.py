@@ -307,3 +307,18 @@ def test_unlikely_rivals_count():
     error = dpbai.exact_error(policy, instance)
     low, high = dpbai.error_bounds(policy, instance, rtol=1e-8)
     assert low <= error <= high < 1.01 * error
+
+
+def test_an_arm_between_two_others_on_a_line_loses_on_either_side():
+    policy = one_phase((5,), dpbai.Laplace(0.1), [[0.5], [1.0], [-1.0]], pulled=(0,))
+    instance = laws(*map(dpbai.Uniform, (0.5, 0.4, 0.3)))
+    assert dpbai.exact_error(policy, instance) == 1.0
+    low, high = dpbai.error_bounds(policy, instance)
+    assert 0.99 < low <= high == 1.0
+
+
+def test_the_upper_bound_of_a_union_subtracts_the_pairs_of_a_maximum_spanning_tree():
+    """Of three events, the pairs of 0.3 and of 0.2 are such a tree, without that of 0.1."""
+    chances = np.full(3, 0.4)
+    both = np.array([[0.4, 0.1, 0.3], [0.1, 0.4, 0.2], [0.3, 0.2, 0.4]])
+    assert pairs.union_bounds(chances, both, both)[1] == pytest.approx(1.2 - 0.3 - 0.2)

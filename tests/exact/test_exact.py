@@ -769,20 +769,36 @@ def test_noise_far_below_a_reward_only_breaks_ties(means, scale):
 
 @pytest.mark.parametrize("pulls", [1, 4, 9])
 def test_all_arms_tie_on_the_edge_of_a_half_plane(pulls):
-    """One mean is released without noise. If it is 0, all four arms tie, and otherwise two of them.
+    """One mean is released without noise. If it is 0, all five arms tie, and otherwise two of them.
 
     The best arm and its copy win if the mean is positive.
     """
-    policy = one_phase((pulls,), dpbai.NoNoise(), [[1.0], [1.0], [0.5], [-1.0]], pulled=(0,))
-    instance = laws(dpbai.Bernoulli(0.3), *map(dpbai.Uniform, (0.1, 0.2, 0.05)))
+    decoder = [[1.0], [1.0], [0.5], [0.2], [-1.0]]
+    policy = one_phase((pulls,), dpbai.NoNoise(), decoder, pulled=(0,))
+    instance = laws(dpbai.Bernoulli(0.3), *map(dpbai.Uniform, (0.1, 0.2, 0.05, 0.02)))
     zero = 0.7**pulls
-    expected = zero * 3 / 4 + (1 - zero) / 2
+    expected = zero * 4 / 5 + (1 - zero) / 2
     assert dpbai.exact_error(policy, instance) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("pulls", range(1, 12))
 def test_two_valued_means_that_are_equal_up_to_rounding_tie(pulls):
     """The lower arm only ties, and only if all of its rewards are high and the others are low."""
-    rewards = dpbai.Empirical([0.4, 0.7], [19, 1]), dpbai.Empirical([0.1, 0.4], [1, 9])
+    rewards = dpbai.Empirical([0.6, 0.9], [19, 1]), dpbai.Empirical([0.3, 0.6], [1, 9])
     error = dpbai.exact_error(one_phase((pulls, pulls), dpbai.NoNoise()), laws(*rewards))
     assert error == pytest.approx((0.95 * 0.9) ** pulls / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [100, 160, 300])
+def test_the_transform_of_laplace_noise_does_not_overflow(exponent):
+    """At z = iy, log 1/(1 - z^2) is -2 log y up to terms of order y^-2."""
+    term = terms.noise_term(dpbai.Laplace(1.0))
+    (found,) = term.log_mgf(np.array([10.0**exponent * 1j]))
+    assert found.real == pytest.approx(-2 * exponent * math.log(10), rel=1e-12)
+
+
+def test_integrals_that_rounding_errors_hide_are_refused():
+    """The other arms can only win if the mean of the best one is almost 0."""
+    policy = one_phase((6,) * 3, dpbai.NoNoise())
+    instance = laws(*map(dpbai.Uniform, (0.5, 1e-6, 1e-6)))
+    assert "rounding errors are large" in refusal(policy, instance, rtol=1e-4)
