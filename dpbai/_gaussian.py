@@ -42,6 +42,9 @@ _LEAST_LOG, _LARGEST_LOG = -700.0, 709.0  # exp of these fits a double
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:
     """Return the log of the least delta of Gaussian noise, for a shift of length 1.
 
+    This delta is Phi(u - v) - e^epsilon Phi(-u - v), with u = 1/(2 sigma) and v = epsilon sigma
+    (Balle and Wang, 2018, Theorem 8).
+
     Parameters
     ----------
     epsilon : float

@@ -18,10 +18,11 @@ from dpbai import _check
 from dpbai._check import BoolArray, FloatArray, IntArray
 from dpbai._ties import first_largest
 
-_WIDE, _SWEEPS = 30, 100  # a range of exponents from which on vectors are scaled; iterations
-_SWAP_GAIN = 1e-10
+_WIDE = 30  # the range of binary exponents from which on vectors are scaled
+_SWEEPS = 100  # iterations of the scaling
+_SWAP_GAIN = 1e-10  # relative gain of volume that is worth a swap
 _TOLERANCE = 1e-9  # of the largest entry of a column
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # of coordinates of order one
 _EPSILON = 2.0**-52
 _WELL_CONDITIONED = 1e-9  # reciprocal condition number, far above rounding errors of 1e-13
 
@@ -204,7 +205,7 @@ def _times_powers(values: FloatArray, exponents: IntArray) -> FloatArray:
 
 
 def _half_of_largest(exponents: FloatArray, entries: BoolArray, axis: int) -> FloatArray:
-    # rows and columns share the largest exponent
+    # rows take one half of the largest exponent, and columns the other
     largest = np.where(entries, exponents, -np.inf).max(axis=axis)
     return np.where(np.isfinite(largest), largest, 0.0) / 2
 
