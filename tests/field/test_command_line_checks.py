@@ -1,4 +1,4 @@
-"""The commands holdout and misfit, and what commands say of the model."""
+"""The commands holdout and misfit, and what commands say about the model."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def means(off=0.0):
-    """Linear means, but for one arm."""
+    """Means that are linear except for one arm."""
     values = pd.Series(0.3 + 0.04 * np.arange(8), index=ARMS)
     values[BENT] += off
     return values
@@ -36,7 +36,7 @@ def means(off=0.0):
 
 @pytest.fixture
 def answer(done, folder):
-    """Gives a session all rewards that it asks for: their expectations."""
+    """Gives a session all rewards that it requests, with sums equal to their expectations."""
 
     def answer(session, off=0.0):
         done("next", session, "-o", "pulls.csv")
@@ -68,9 +68,9 @@ def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, fol
     assert "a holdout recommends no arm" in call("recommend", "check.json")[2]
     assert "The holdout is finished" in call("status", "check.json")[1]
     out = done("misfit", "run.json", "check.json", "--json")
-    told = json.loads(out)
-    assert told["found"] == [BENT] * found
-    (row,) = told["arms"]
+    printed = json.loads(out)
+    assert printed["found"] == [BENT] * found
+    (row,) = printed["arms"]
     run, check = (dpbai.Session.resume(folder / name) for name in ("run.json", "check.json"))
     assert row["phase_1"] == pytest.approx(run.released[0].estimates[4])
     assert row["again"] == pytest.approx(check.released[0].estimates[0])
@@ -82,7 +82,7 @@ def test_a_holdout_finds_what_the_features_get_wrong(off, found, call, done, fol
 
 
 def test_later_phases_of_a_run_that_remembers_are_compared(call, done, folder, answer):
-    """The difference of the last two arms has no mean; DPDesign with a misfit, and ratings."""
+    """Phase 3 releases a difference, which determines no mean; DPDesign with a misfit."""
     options = ["--budget", 20_000, "--epsilon", 1, "--misfit", 0.04, "--reward-range", 0, 10]
     assert call(*START, *options)[0] == 0
     plan = dpbai.DPDesign(FEATURES, budget=20_000, epsilon=1, misfit=0.04)
@@ -113,7 +113,7 @@ def test_a_difference_in_a_later_phase_is_reported_without_a_proved_level(call, 
     assert "would be at most 5% (no proof covers later phases" in " ".join(out.split())
 
 
-def test_what_cannot_be_checked_is_answered_with_what_can(call, refused, folder, answer):
+def test_errors_of_holdout_and_misfit_say_what_can_be_checked(call, refused, folder, answer):
     call(*START, "--budget", 400, "--epsilon", 1, *SUMS)
     hold = ("holdout", "check.json", "run.json")
     run = dpbai.Session.resume(folder / "run.json")
@@ -162,7 +162,7 @@ def test_a_holdout_that_ends_early_is_compared_and_one_with_a_withdrawn_arm_is_n
     )
 
 
-def test_a_run_that_lacks_rewards_of_phase_1_is_not_checked(call, done, refused, answer):
+def test_a_run_with_missing_rewards_in_phase_1_is_not_checked(call, done, refused, answer):
     call(*START, "--budget", 20_000, "--epsilon", 1, "--policy", "dp-bai")
     done("withdraw", "run.json", next(iter(dpbai.Session.resume("run.json").requests)))
     answer("run.json")
@@ -202,7 +202,7 @@ def test_the_table_of_a_check_overwrites_no_session(call, refused, folder):
     assert before == {name: (folder / name).read_bytes() for name in before}
 
 
-def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, refused, folder):
+def test_an_arm_that_is_estimated_from_its_own_rewards_is_not_held_out(call, refused, folder):
     (folder / "run.json").unlink(missing_ok=True)
     call(*START, "--budget", 400, "--epsilon", 1, "--policy", "baseline")
     err = refused("holdout", "check.json", "run.json", BENT, "--pulls", 5)
@@ -210,7 +210,7 @@ def test_an_arm_that_is_estimated_by_itself_is_not_held_out(call, refused, folde
     assert "phase 1 does not use the features" in err
 
 
-def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, done, folder):
+def test_means_that_are_0_by_the_model_are_checked(call, done, folder):
     """Features that are 0 for all arms: no arm is pulled, and the run ends when it begins."""
     (folder / "zero.csv").write_text("arm,x\na,0\nb,0\nc,0\n")
     options = ("--budget", 400, "--epsilon", 1, "--noise", "numpy", "--policy", "dp-bai")
@@ -223,8 +223,8 @@ def test_means_that_the_model_takes_for_0_without_any_reward_are_checked(call, d
     assert found["found"] == ["a"]
 
 
-def test_one_number_determines_no_mean_and_it_is_said_how_to_have_sums(refused, call, answer):
-    """On a line the two ends alone can lead."""
+def test_one_number_determines_no_mean_and_the_error_says_how_to_get_sums(refused, call, answer):
+    """With features on a line, only the two ends can be the best."""
     assert call(*START, "--budget", 400, "--epsilon", 1, "--misfit", 0)[0] == 0
     said = " ".join(refused("holdout", "check.json", "run.json", BENT, "--pulls", 5).split())
     assert "phase 1 releases one number, which determines no mean" in said
@@ -236,7 +236,7 @@ def test_one_number_determines_no_mean_and_it_is_said_how_to_have_sums(refused, 
 
 
 def test_arms_that_one_number_says_nothing_about_have_no_estimate(call, done, folder):
-    """Arm off is not on the line through a and b; others differ as their means, whatever theta."""
+    """Arm off is not on the line through a and b. Estimates of the others differ as their means."""
     features = pd.DataFrame(
         [[0.9, 0.1], [0.1, 0.9], [0.7, 0.3], [0.3, 0.3]], index=["a", "b", "between", "off"]
     )
@@ -262,8 +262,8 @@ def test_arms_that_one_number_says_nothing_about_have_no_estimate(call, done, fo
 
 
 @pytest.mark.parametrize("options", [(), ("--misfit", "inf"), ("--one-hot",)])
-def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, refused, folder):
-    """Estimates are right up to a constant, and linear means would be called not linear."""
+def test_the_difference_of_two_arms_is_not_taken_for_a_mean(options, call, done, refused, folder):
+    """Estimates are right up to a constant; as means they would wrongly contradict linearity."""
     (folder / "a2.csv").write_text("arm,x\na,0.1\nb,0.9\n")
     start = ("start", "run.json", "a2.csv", "--budget", 400, "--epsilon", 1, "--noise", "numpy")
     assert call(*start, *options)[0] == 0
@@ -289,7 +289,7 @@ def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, 
     assert json.loads(done("misfit", "run.json", "check.json", "--json"))["found"] == []
 
 
-# What commands say of the model.
+# What commands say about the model.
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_of_two_arms_no_mean_is_judged_by_their_difference(options, call, done, 
         (("--policy", "dp-bai", "--categorical", "x"), "phase 1 pulls every arm, as baseline does"),
     ],
 )
-def test_plan_start_and_simulate_say_what_they_assume_of_means(options, model, call, folder):
+def test_plan_start_and_simulate_say_what_they_assume_about_means(options, model, call, folder):
     table = pd.read_csv(folder / "arms.csv")
     table["x"] = [0, 0, 1, 1, 2, 2, 3, 3] if "--categorical" in options else table["x"]
     table["y"] = np.arange(8) % 2 if "--categorical" in options else 0 * table["one"]
@@ -332,7 +332,7 @@ def test_a_run_that_ignores_features_has_no_notes_on_them(call, folder):
     assert (code, "Note:" in out) == (0, False)
 
 
-def test_of_two_arms_a_policy_with_a_misfit_ignores_the_features_and_says_so(done, folder):
+def test_with_two_arms_and_a_misfit_the_features_are_ignored_and_plan_says_so(done, folder):
     printed = []
     for table in ("a,1\nb,3\n", "a,5\nb,0.2\n"):
         (folder / "arms.csv").write_text(f"arm,x\n{table}")
@@ -354,7 +354,7 @@ def test_of_two_arms_a_policy_with_a_misfit_ignores_the_features_and_says_so(don
         (("--misfit", 0.02), "This run allows for deviations of about 0.02"),
     ],
 )
-def test_what_to_do_about_bent_means_depends_on_the_policy(options, way, call, done, answer):
+def test_the_remedy_for_nonlinear_means_depends_on_the_policy(options, way, call, done, answer):
     call(*START, "--budget", 100_000, "--epsilon", 1, *options)
     while "is finished" not in done("status", "run.json"):
         answer("run.json", 0.4)
@@ -365,7 +365,7 @@ def test_what_to_do_about_bent_means_depends_on_the_policy(options, way, call, d
 
 @pytest.mark.parametrize("options", [("--misfit", 0), ("--policy", "baseline"), ("--misfit", 0.03)])
 def test_json_has_the_fit_that_the_text_states(options, call, done, folder, answer):
-    """Of recommend and misfit: the chance and the power of the library for this deviation."""
+    """Both recommend and misfit give the p-value and the power of the library."""
     call(*START, "--budget", 20_000, "--epsilon", 1, *options)
     while "is finished" not in done("status", "run.json"):
         answer("run.json", 0.4)
@@ -387,7 +387,7 @@ def test_json_has_the_fit_that_the_text_states(options, call, done, folder, answ
 
 @pytest.mark.parametrize(("budget", "size"), [(60, 0.04), (4000, 0.06)])
 def test_an_interval_without_a_misfit_is_also_given_for_the_usual_one(budget, size, done, folder):
-    """That which DPDesign allows for with these pulls; the estimate uses rewards of others."""
+    """The usual misfit is that of DPDesign with these pulls; the estimate uses other arms."""
     angles = np.arange(8) * 0.8
     features = np.column_stack([np.ones(8), np.cos(angles), np.sin(angles)])
     policy = dpbai.DPDesign(features, budget=budget, epsilon=9, phases=1, misfit=0)
@@ -415,7 +415,7 @@ def test_a_holdout_without_noise_says_that_it_is_not_private(epsilon, call):
     )  # fmt: skip
 
 
-def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder):
+def test_budget_and_epsilon_state_the_success_for_nonlinear_means(call, folder):
     (folder / "arms.csv").write_text("arm,one,x\na,1,0\nb,1,1\nc,1,2\nd,1,3\ne,1,4\n")
     assumed = ("--gap", 0.05, "--policies", "dp-bai", "--success", 0.8, "--trials", 200)
     for command, more in (("budget", ("--epsilons", 2)), ("epsilon", ("--budgets", 3000))):
@@ -428,7 +428,7 @@ def test_budget_and_epsilon_say_what_becomes_of_them_under_a_misfit(call, folder
 
 
 def test_policies_are_compared_for_the_same_deviations(done, folder):
-    """Those of --misfit, which is for one of them; not beyond the ends of the range of rewards."""
+    """Those of --misfit, which applies to one of them; means are clipped to the reward range."""
     pd.Series([1.0, 0, 0, 0, 0, 0, 0, 0], ARMS, name="mean").to_csv(
         folder / "means.csv", index_label="arm"
     )
@@ -440,9 +440,7 @@ def test_policies_are_compared_for_the_same_deviations(done, folder):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("budget", "epsilon", "misfit"), [(60, 1, 0.04), (4000, 2, 0.06)])
-def test_what_becomes_of_an_answer_is_said_for_the_misfit_that_the_policy_expects(
-    budget, epsilon, misfit, done
-):
+def test_plan_and_simulate_use_the_misfit_that_the_policy_expects(budget, epsilon, misfit, done):
     plan = dpbai.DPDesign(FEATURES, budget=budget, epsilon=epsilon)
     assert plan.misfit == misfit
     given = ("arms.csv", "--gap", 0.02, "--reward-range", 0, 10, "--budget", budget)
@@ -471,8 +469,8 @@ def test_an_interval_allows_for_deviations_from_linear_means():
 
 
 @pytest.mark.parametrize("misfit", [0.0, 0.1])
-def test_the_interval_of_a_bent_table_holds_its_mean_if_it_allows_for_the_misfit(misfit):
-    """60 runs at 90 %, without noise or sampling worth the name: 36 hits or more, but for 1e-8."""
+def test_for_nonlinear_means_the_interval_contains_the_mean_if_it_allows_for_a_misfit(misfit):
+    """60 runs at 90 %, with negligible noise and sampling: P(fewer than 36 hits) < 1e-8."""
     angles = np.arange(8) * 2.4
     features = np.column_stack([np.ones(8), np.cos(angles), np.sin(angles)])
     policy = dpbai.DPDesign(features, budget=40_000_000, epsilon=1, phases=1, misfit=0)

@@ -1,4 +1,4 @@
-"""The command line with tables as people have them, and with what goes wrong in the field."""
+"""The command line with tables as people have them, and with problems of real runs."""
 
 import csv
 import io
@@ -60,7 +60,7 @@ READ = {
 }
 
 
-def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_path):
+def test_features_that_are_all_zero_give_a_plan_with_a_note(call, tmp_path):
     (tmp_path / "arms.csv").write_text("arm,x,y\na,0,0\nb,0,0\nc,0,0\n")
     code, printed, _ = call("plan", tmp_path / "arms.csv", *SETTING)
     assert not code
@@ -71,7 +71,7 @@ def test_features_that_are_all_zero_are_planned_for_and_remarked_upon(call, tmp_
 
 @pytest.mark.parametrize(("data", "options"), READ.values(), ids=READ)
 def test_a_table_is_read_as_the_plain_one(data, options, tmp_path, monkeypatch):
-    """From a file and from standard input, by one decoder."""
+    """From a file and from standard input."""
     (tmp_path / "arms.csv").write_bytes(data)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
     for path in (tmp_path / "arms.csv", "-"):
@@ -122,7 +122,7 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize(("data", "found", "way"), ANSWERED.values(), ids=ANSWERED)
-def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_do(
+def test_a_table_that_cannot_be_read_gives_an_error_with_what_was_found_and_what_to_do(
     data, found, way, refused, tmp_path, monkeypatch
 ):
     (tmp_path / "arms.csv").write_bytes(data)
@@ -143,26 +143,26 @@ def test_a_table_that_cannot_be_read_is_answered_by_what_was_found_and_what_to_d
      (("red hot", "red  hot", "cold"), "write both in the same way"),
      (("warm", "a\x1bb", "cold"), "a category of tone must be one line")],
 )  # fmt: skip
-def test_categories_that_are_none_or_twice_the_same_are_refused(words, said, refused, tmp_path):
+def test_missing_or_ambiguous_categories_are_refused(words, said, refused, tmp_path):
     rows = [f"{arm},{word},{x}" for arm, word, x in zip("abc", words, (1, 2, 4), strict=True)]
     (tmp_path / "arms.csv").write_text("\n".join(["arm,tone,x", *rows]))
     err = refused("plan", "arms.csv", *SETTING, "--categorical", "tone")
     assert said in err
 
 
-def test_the_column_of_the_arms_can_be_one_of_words(tmp_path):
+def test_the_arm_column_can_also_be_categorical(tmp_path):
     (tmp_path / "arms.csv").write_text("arm,x\na,1\nb,2\nc,4\n")
     _, features, columns, _ = read(tmp_path / "arms.csv", "--categorical", "arm")
     assert columns == ("arm=a", "arm=b", "arm=c", "x")
     assert features[:, :3].tolist() == np.eye(3).tolist()
 
 
-def test_none_is_a_word(tmp_path):
+def test_the_word_none_can_be_a_category(tmp_path):
     (tmp_path / "arms.csv").write_text("arm,extra\na,none\nb,cream\n")
     assert read(tmp_path / "arms.csv", "--categorical", "extra").columns[1] == "extra=none"
 
 
-def test_an_intercept_beside_a_column_of_its_name_is_refused(refused, tmp_path):
+def test_an_intercept_is_refused_if_a_column_has_its_name(refused, tmp_path):
     (tmp_path / "arms.csv").write_text("arm,constant\na,1\nb,3\n")
     assert "rename the column of this name" in refused(
         "start", "run.json", "arms.csv", *SETTING, "--intercept"
@@ -172,7 +172,7 @@ def test_an_intercept_beside_a_column_of_its_name_is_refused(refused, tmp_path):
     assert read(tmp_path / "arms.csv", "--intercept").columns == ("constant", "x")
 
 
-def test_standard_input_that_is_closed_is_answered(refused, monkeypatch):
+def test_closed_standard_input_gives_a_clear_error(refused, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     err = refused("plan", "-", *SETTING)
     assert "standard input is closed: pipe a table into it, or name a file" in err
@@ -185,7 +185,7 @@ def test_labels_with_a_carriage_return_are_read_back_as_they_were_written():
     assert list(csv.reader(written)) == [["arm", "n"], ["a\rb", "1"], ["c", ""]]
 
 
-def test_a_name_of_a_column_that_is_not_there_is_told_with_those_that_are(refused, tmp_path):
+def test_an_unknown_column_gives_an_error_that_lists_the_columns(refused, tmp_path):
     (tmp_path / "arms.csv").write_text(PLAIN)
     for option in ("--features", "--categorical", "--arm-column"):
         err = refused("plan", "arms.csv", *SETTING, option, "hue")
@@ -204,16 +204,14 @@ def test_a_column_of_words_becomes_indicators_as_pandas_makes_them(tmp_path):
     assert columns == ("hue=blue", "hue=red", "hue=tan", "x", "size=S")
     assert features[:, :3].tolist() == expected[list(columns[:3])].to_numpy(float).tolist()
     assert np.linalg.matrix_rank(features) == features.shape[1]
-    # All indicators of a column add up to a constant already.
+    # The indicators of a column already add up to a constant.
     _, again, *_ = read(tmp_path / "arms.csv", "--categorical", "hue", "size", "--intercept")
     assert np.array_equal(again, features)
 
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_with_an_intercept_a_constant_is_among_the_combinations_at_the_cost_of_one_column(
-    data, tmp_path_factory
-):
+def test_an_intercept_adds_one_column_only_if_no_combination_is_constant(data, tmp_path_factory):
     arms = data.draw(st.integers(2, 6))
     rows = st.lists(st.integers(-3, 3), min_size=arms, max_size=arms)
     features = np.array(data.draw(st.lists(rows, min_size=1, max_size=3))).T
@@ -231,8 +229,8 @@ def test_with_an_intercept_a_constant_is_among_the_combinations_at_the_cost_of_o
 # Advice.
 
 
-def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_path):
-    """Forty offers, mean 0.6 less 0.006 a price, plus 0.008 a discount: none of 0 against many."""
+def test_a_missing_constant_is_noted_and_matters(call, tmp_path):
+    """Forty offers with mean 0.6 - 0.006 price + 0.008 discount; the constant is 0.6."""
     rng = np.random.default_rng(1)
     offers = pd.DataFrame({"price": rng.integers(10, 60, 40), "discount": rng.integers(0, 30, 40)})
     means = 0.6 - 0.006 * offers["price"] + 0.008 * offers["discount"]
@@ -283,7 +281,7 @@ def test_a_constant_that_is_missing_is_told_and_makes_the_difference(call, tmp_p
                                     "no arm can be ahead of all others"]),
     ],
 )  # fmt: skip
-def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, said):
+def test_notes_name_problems_of_a_table_and_a_good_table_has_none(columns, said):
     features = np.array(list(columns.values()), dtype=float).T
     arms = tables.Arms(tuple("abcd"), features, tuple(columns), tuple(columns))
     notes = advice.notes(arms)
@@ -294,8 +292,8 @@ def test_advice_says_what_is_wrong_and_nothing_of_a_good_table(columns, said):
         assert part in note
 
 
-def test_advice_on_indicators_names_what_an_option_can_name(tmp_path):
-    """A redundant indicator has no name that --features knows; lists are told from words."""
+def test_notes_on_indicators_name_only_columns_that_options_accept(tmp_path):
+    """--features does not know the names of indicators; lists are distinguished from words."""
     (tmp_path / "arms.csv").write_text(
         "arm,day,week,scene,genres\na,mon,work,S1,Drama\nb,tue,work,S2,Adventure|Drama\n"
         "c,sat,end,S3,Adventure\nd,sun,end,S1,War\ne,sun,end,S2,War|Drama\n"
@@ -359,7 +357,7 @@ def test_a_table_of_names_only_needs_one_hot_unless_the_policy_reads_no_features
 
 @pytest.fixture
 def begun(done, tmp_path):
-    """A run over ratings from 1 to 5."""
+    """A run with ratings from 1 to 5."""
     (tmp_path / "arms.csv").write_text('arm,x,y\ncaf\u00e9,1,0\ngreen,0,1\n"re,d",1,1\n')
     start = ("start", "run.json", "arms.csv", "--budget", 100, "--epsilon", 8)
     done(*start, "--reward-range", 1, 5, "--misfit", "inf")
@@ -411,7 +409,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_rewards_are_refused_with_what_to_do_and_never_told(text, said, refused, begun):
+def test_refused_rewards_give_an_error_with_a_remedy_that_quotes_none(text, said, refused, begun):
     before = (begun / "run.json").read_bytes()
     (begun / "rewards.csv").write_text(text)
     err = refused("tell", "run.json", "rewards.csv")
@@ -422,7 +420,7 @@ def test_rewards_are_refused_with_what_to_do_and_never_told(text, said, refused,
 
 
 def test_batches_mistakes_and_drop_outs_from_start_to_report(call, done, refused, begun):
-    """A batch told twice, a wrong entry, a phase short of rewards; the answer is in stars."""
+    """A batch recorded twice, a wrong entry, a phase with missing rewards; estimates in stars."""
     asked = requests_of(call("next", "run.json")[1])
     rows = [(arm, 5 if arm == "green" else 1) for arm, n in asked.items() for _ in range(n - 2)]
     pd.DataFrame(rows, columns=["arm", "reward"]).to_csv(begun / "monday.csv", index=False)
@@ -457,11 +455,11 @@ def test_batches_mistakes_and_drop_outs_from_start_to_report(call, done, refused
     )
     assert report.index[0] == session.recommendation
     code, out, _ = call("recommend", "run.json", "--json")
-    told = json.loads(out)
-    assert told["recommended"] == session.recommendation
-    assert told["epsilon"] == session.certificate.epsilon
-    assert told["reward_range"] == [1, 5]
-    assert {row["arm"]: row["estimate"] for row in told["estimates"]} == session.estimates
+    printed = json.loads(out)
+    assert printed["recommended"] == session.recommendation
+    assert printed["epsilon"] == session.certificate.epsilon
+    assert printed["reward_range"] == [1, 5]
+    assert {row["arm"]: row["estimate"] for row in printed["estimates"]} == session.estimates
 
 
 def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_path):
@@ -474,7 +472,7 @@ def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_
     found = {}
     for name, width, scale in (("unit", 1, ()), ("stars", 4, ("--reward-range", 1, 5))):
         common = ("arms.csv", "--arm-column", "Leaflet", "--within", 0.25 * width, *scale)
-        tables_of, told = [], []
+        tables_of, printed = [], []
         for command in (
             ("simulate", *SETTING, "--means", f"{name}.csv"),
             ("study", "--budgets", 60, "--epsilons", 1, "--means", f"{name}.csv"),
@@ -482,10 +480,10 @@ def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_
         ):
             call_of = (command[0], *common, *command[1:], "--trials", 200, "-o", "out.csv")
             out = done(*call_of)
-            told.append(out)
+            printed.append(out)
             tables_of.append(pd.read_csv(tmp_path / "out.csv"))
-        told.append(call("plan", *common, *SETTING, "--gap", 0.2 * width, "--trials", 200)[1])
-        found[name] = tables_of, [" ".join(out.split()) for out in told]
+        printed.append(call("plan", *common, *SETTING, "--gap", 0.2 * width, "--trials", 200)[1])
+        found[name] = tables_of, [" ".join(out.split()) for out in printed]
     (unit, said), (stars, shown) = found.values()
     assert stars[0]["mean"].tolist() == pytest.approx((1 + 4 * means).tolist())
     assert stars[0]["recommended"].tolist() == unit[0]["recommended"].tolist()
@@ -496,7 +494,7 @@ def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_
         pd.testing.assert_frame_equal(stars[number][same], unit[number][same])
     chances = [re.findall(r"with probability (\S+)", text[3]) for text in (said, shown)]
     assert chances[0] == chances[1] != []
-    assert "rewards 1 and 5" in shown[3]
+    assert "with rewards of 1 or 5" in shown[3]
     losses = [float(re.search(r"is then (\S+) below", text[3])[1]) for text in (said, shown)]
     assert losses[1] == pytest.approx(4 * losses[0], rel=0.01)
     levels = [float(re.search(r"--gap: \S+ (\S+),", text[3])[1]) for text in (said, shown)]
@@ -507,21 +505,21 @@ def test_assumed_means_are_on_the_scale_of_the_rewards(call, done, refused, tmp_
     )
 
 
-def test_json_has_all_that_status_and_next_say(call, begun):
+def test_json_contains_all_that_status_and_next_print(call, begun):
     (begun / "rewards.csv").write_text("arm,reward\ngreen,4\n")
     call("tell", "run.json", "rewards.csv", "--batch", "first")
     asked = json.loads(call("next", "run.json", "--json")[1])
     assert {row["arm"]: row["pulls"] for row in asked} == requests_of(call("next", "run.json")[1])
-    told = json.loads(call("status", "run.json", "--json", "-o", "status.csv")[1])
-    assert (told["phase"], told["batches"]) == (
+    printed = json.loads(call("status", "run.json", "--json", "-o", "status.csv")[1])
+    assert (printed["phase"], printed["batches"]) == (
         1, {"first": {"phase": 1, "counts": {"green": 1}}},
     )  # fmt: skip
-    assert told["missing"] == sum(row["pulls"] for row in asked)
+    assert printed["missing"] == sum(row["pulls"] for row in asked)
     table = pd.read_csv(begun / "status.csv")
-    assert [row["arm"] for row in told["arms"]] == list(table["arm"])
+    assert [row["arm"] for row in printed["arms"]] == list(table["arm"])
 
 
-def test_a_loop_takes_lines_of_json_and_answers_each(call, done, begun, monkeypatch):
+def test_follow_answers_each_line_of_json(call, done, begun, monkeypatch):
     asked = requests_of(call("next", "run.json")[1])
     total = sum(asked.values())
     arms = [arm for arm, n in asked.items() for _ in range(n)]
@@ -551,7 +549,7 @@ def test_a_loop_takes_lines_of_json_and_answers_each(call, done, begun, monkeypa
         assert call("tell", "run.json", *wrong)[0] == 2
 
 
-def test_integer_labels_made_in_python_are_told_from_the_command_line(done, tmp_path):
+def test_integer_labels_from_python_can_be_used_on_the_command_line(done, tmp_path):
     policy = dpbai.DPBAI(np.eye(3), budget=40, epsilon=1.0)
     session = dpbai.Session(policy, path=tmp_path / "run.json")
     rows = [(arm, 0.5) for arm, n in session.requests.items() for _ in range(n)]
@@ -562,7 +560,7 @@ def test_integer_labels_made_in_python_are_told_from_the_command_line(done, tmp_
     assert after.labels == (0, 1, 2)
 
 
-# The report.
+# The table of estimates.
 
 
 def many(tmp_path, arms=200):
@@ -596,8 +594,8 @@ def test_two_hundred_arms_with_long_names_fit_on_a_page(call, done, tmp_path, mo
     assert len(pd.read_csv(tmp_path / "report.csv")) == 200
 
 
-def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
-    """Rewards of phase 1 are higher than those after: the report goes by how far arms came."""
+def test_an_eliminated_arm_is_not_listed_above_the_recommended_one(call, tmp_path):
+    """Rewards of phase 1 are higher than later ones: arms are listed by the phase they reached."""
     many(tmp_path, 20)
     setting = ("--budget", 3000, "--epsilon", 5, "--policy", "dp-bai")
     call("start", "run.json", "arms.csv", *setting)
@@ -605,7 +603,7 @@ def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
     while session.requests:
         level = 0.9 if not session.released else 0.1
         session.record({arm: [level] * n for arm, n in session.requests.items()})
-    # Arms that are in play come first, also in a table that is cut.
+    # Arms that are in play are listed first, also in a table that is cut.
     call("status", "run.json", "-o", "status.csv")
     states = pd.read_csv(tmp_path / "status.csv")["state"].tolist()
     assert states[0] == "recommended"
@@ -622,9 +620,7 @@ def test_a_dropped_arm_does_not_top_the_one_recommended(call, tmp_path):
     assert list(report["noise"]) == pytest.approx(deviations)
 
 
-def test_figures_are_the_same_bytes_at_each_run_and_take_labels_as_they_are(
-    call, done, refused, tmp_path
-):
+def test_figures_are_reproducible_files_and_show_labels_literally(call, done, refused, tmp_path):
     labels = many(tmp_path, 12)
     means = np.linspace(0.2, 0.8, 12)
     frame = pd.DataFrame({"arm": labels, "mean": means})
@@ -654,17 +650,17 @@ def test_help_is_readable_at_80_columns(call, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "quoted"),
     [("a", "a"), ("a, b", '"a, b"'), ('a "b"', r'"a \"b\""'), ("a\nb", "a b"),
      ("a\x1b[1mb", "a\\x1b[1mb"),
      ("x" * 40, "x" * 27 + "..."), (7, "7"), ("", '""'), ("a;b", '"a;b"')],
 )  # fmt: skip
-def test_a_name_in_a_list_is_seen_as_one(name, told):
-    assert sheets.quoted(name) == told
+def test_names_in_a_list_can_be_distinguished(name, quoted):
+    assert sheets.quoted(name) == quoted
 
 
-def test_one_is_singular_in_what_is_counted(done, refused, tmp_path):
-    """All rewards of one arm are 1, all others 0. Noise turns that round with odds of e^-60."""
+def test_a_count_of_one_is_singular(done, refused, tmp_path):
+    """All rewards of one arm are 1, all others 0. Noise reverses this with odds of e^-60."""
     assert [sheets.plural(n, "reward") for n in (0, 1, 2)] == ["0 rewards", "1 reward", "2 rewards"]
     (tmp_path / "arms.csv").write_text("arm\na\nb\nc\nd\n")
     (tmp_path / "last.csv").write_text("arm,reward\na,1\n")
@@ -689,24 +685,24 @@ def test_a_table_of_one_row_too_many_says_one_more_row(capsys):
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=40), min_size=1, max_size=40))
-def test_a_list_is_one_line_and_counts_what_it_leaves_out(names):
-    told = sheets.listed(map(sheets.quoted, names))
-    kept, _, more = told.partition(" and ")
+def test_a_list_is_one_line_and_counts_the_entries_that_it_omits(names):
+    printed = sheets.listed(map(sheets.quoted, names))
+    kept, _, more = printed.partition(" and ")
     assert len(kept) <= max(sheets._WIDTH, len(sheets.quoted(names[0])))
     assert len(kept.split(", ")) + int(more.split()[0] if more else 0) == len(names)
 
 
-def test_versions_and_infinite_losses_can_be_told(call, tmp_path):
+def test_the_version_and_infinite_numbers_are_printed(call, tmp_path):
     assert call("--version") == (0, f"dpbai {dpbai.__version__}\n", "")
     (tmp_path / "arms.csv").write_text(PLAIN)
     call("start", "run.json", "arms.csv", "--budget", 60, "--policy", "od-linbai")
     finish(tmp_path / "run.json")
-    told = json.loads(call("recommend", "run.json", "--json")[1])
-    assert told["epsilon"] == "inf"
+    printed = json.loads(call("recommend", "run.json", "--json")[1])
+    assert printed["epsilon"] == "inf"
 
 
-def test_json_holds_no_numbers_that_json_has_not(capsys):
-    """A reader in any language takes it; Python's float("inf") reads the text back."""
+def test_json_contains_only_valid_json_numbers(capsys):
+    """Any JSON parser accepts them; Python's float("inf") reads the text back."""
     answers.show_json({"a": (math.inf, -math.inf), "b": [{"c": math.nan}], "d": np.float64(0.5)})
     out = capsys.readouterr().out
     assert json.loads(out, parse_constant=None) == {

@@ -1,4 +1,4 @@
-"""The command line after a save, and with what visitors and other processes do to a run."""
+"""The command line after a save, with input from a service, and with other processes."""
 
 import io
 import json
@@ -20,7 +20,7 @@ START = ("start", "run.json", "arms.csv", "--budget", 60, "--epsilon", 1, "--pol
 
 @pytest.fixture
 def begun(call, tmp_path):
-    """A run over three arms of any script, with a batch in it."""
+    """A run with three arms whose names are in several scripts, and with a batch."""
     (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
     (tmp_path / "one.csv").write_text("arm,reward\nfl\u00fcr,1\n\u65e5\u672c,0\nplain,0\n")
     assert call(*START)[0] == 0
@@ -29,7 +29,7 @@ def begun(call, tmp_path):
 
 
 def received(session):
-    """Return how many rewards the current phase has."""
+    """Return the number of rewards in the current phase."""
     return session.phase.cost - sum(session.requests.values())
 
 
@@ -67,10 +67,10 @@ LINE = '{"arm": "fl\u00fcr", "reward": 1}\n'
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("step", STEPS)
-def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
+def test_what_was_saved_is_reported_with_exit_code_0_even_if_output_fails(
     step, stream, begun, monkeypatch
 ):
-    """Told that it had failed, a user would tell the same rewards twice."""
+    """If it seemed to have failed, a user would record the same rewards twice."""
     out, err = STREAMS[stream](), io.StringIO()
     if step == "follow":
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINE.encode())))
@@ -80,26 +80,24 @@ def test_what_was_saved_is_acknowledged_and_ends_well_whatever_takes_the_output(
     assert cli.main([str(word) for word in STEPS[step]]) == 0
     assert (begun / "run.json").read_bytes() != before or (begun / "new.json").exists()
     if stream in ("ascii", "cp1252"):
-        told = out.buffer.getvalue().decode(out.encoding)
+        printed = out.buffer.getvalue().decode(out.encoding)
         assert err.getvalue() == ""
     else:
-        told = err.getvalue()
-        assert told.startswith("dpbai: note: stdout cannot be written to; the answer is:\n")
+        printed = err.getvalue()
+        assert printed.startswith("dpbai: note: stdout cannot be written to; the answer is:\n")
     if stream in ("full", "pipe"):
         out.close()
     said = {
         "start": "new.json is ready", "tell": "Recorded 3 rewards", "undo": "Removed batch f",
         "withdraw": "is withdrawn", "end-phase": "Phase 1 was ended", "follow": '"missing": ',
     }  # fmt: skip
-    assert said[step] in told
+    assert said[step] in printed
     if step == "follow":
-        assert json.loads(told.splitlines()[-1])["missing"] > 0
+        assert json.loads(printed.splitlines()[-1])["missing"] > 0
 
 
 @pytest.mark.parametrize("way", ["1>/dev/full", "1>&- 2>&-"])
-def test_a_process_whose_output_fails_at_its_end_says_by_its_code_that_it_was_saved(
-    way, begun, done
-):
+def test_a_process_whose_output_fails_when_it_ends_has_exit_code_0_if_it_saved(way, begun, done):
     before = (begun / "run.json").read_bytes()
     command = f"'{sys.executable}' -m dpbai tell run.json one.csv {way}"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -109,7 +107,7 @@ def test_a_process_whose_output_fails_at_its_end_says_by_its_code_that_it_was_sa
 
 
 @pytest.mark.usefixtures("begun")
-def test_what_only_shows_and_cannot_says_so(monkeypatch):
+def test_a_command_that_only_prints_fails_if_it_cannot_print(monkeypatch):
     err, out = io.StringIO(), STREAMS["full"]()
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(sys, "stdout", out)
@@ -118,7 +116,7 @@ def test_what_only_shows_and_cannot_says_so(monkeypatch):
     out.close()
 
 
-# What visitors send.
+# Lines that a service sends.
 
 NASTY = [
     b'{"arm": "plain", "reward": 0.7311, "batch": "\\ud800"}',
@@ -144,9 +142,7 @@ NASTY = [
 ]  # fmt: skip
 
 
-def test_nothing_that_a_visitor_sends_ends_the_process_or_what_comes_after(
-    call, done, begun, monkeypatch
-):
+def test_no_line_that_is_sent_ends_the_process(call, done, begun, monkeypatch):
     lines = [*NASTY, b'{"arm": "plain", "reward": 0.5, "batch": "good"}']
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines))))
     out = done("tell", "run.json", "-", "--follow")
@@ -164,7 +160,7 @@ def test_nothing_that_a_visitor_sends_ends_the_process_or_what_comes_after(
 # Other processes.
 
 
-def test_a_loop_goes_on_after_another_process_told_the_run_something(done, begun, monkeypatch):
+def test_follow_continues_after_another_process_has_recorded_rewards(done, begun, monkeypatch):
     class Stdin:
         """Before each line but the first, another process takes a step."""
 
@@ -186,7 +182,7 @@ def test_a_loop_goes_on_after_another_process_told_the_run_something(done, begun
     assert received(dpbai.Session.resume(begun / "run.json")) == 6
 
 
-def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monkeypatch):
+def test_a_tell_that_meets_another_process_is_repeated_and_counts_once(call, begun, monkeypatch):
     original, overtaken = steps.tables.read_rewards, []
 
     def slow(*arguments):
@@ -201,7 +197,7 @@ def test_a_tell_that_was_overtaken_is_repeated_and_counts_once(call, begun, monk
     assert received(dpbai.Session.resume(begun / "run.json")) == 7
 
 
-def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the_end_of_the_next(
+def test_end_phase_does_not_end_the_next_phase_if_another_process_completed_this_one(
     refused, begun, monkeypatch
 ):
     original = steps.resumed
@@ -219,7 +215,7 @@ def test_a_phase_that_another_process_completes_meanwhile_is_not_followed_by_the
 
 
 @pytest.mark.usefixtures("begun")
-def test_an_interrupted_step_says_where_to_look(call, monkeypatch):
+def test_an_interrupted_step_says_how_to_see_what_was_recorded(call, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -228,11 +224,11 @@ def test_an_interrupted_step_says_where_to_look(call, monkeypatch):
     assert (code, err) == (130, "dpbai: interrupted; `dpbai status` shows what has been recorded\n")
 
 
-# Totals, an arm that is gone, the report, and what runs cost.
+# Totals, withdrawn arms, the report, and the ledger.
 
 
 @pytest.mark.parametrize("total", ["2.1", "2,1", "1.4"])
-def test_a_total_of_rewards_at_the_end_of_a_decimal_range_is_taken(total, call, refused, tmp_path):
+def test_a_total_at_the_end_of_a_decimal_range_is_accepted(total, call, refused, tmp_path):
     (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
     assert call(*START, "--reward-range", 0, 0.7)[0] == 0
     count = 2 if total == "1.4" else 3
@@ -262,22 +258,22 @@ def test_a_run_ends_without_an_arm_that_was_withdrawn(call, done, refused, begun
     )
 
 
-def test_a_report_tells_the_interval_and_the_guarantee_of_a_group(call, begun):
+def test_recommend_states_the_interval_and_the_guarantee_of_a_group(call, begun):
     session = finish(begun / "run.json")
     interval = session.interval()
     out = " ".join(call("recommend", "run.json")[1].split())
     assert f"between {interval.low:.4g} and {interval.high:.4g}: in at least 95% of runs" in out
     moved = f"Noise moves the estimate by at most {interval.noise:.4g}, sampling by"
     assert f"{moved} {interval.sampling:.4g}." in out
-    told = json.loads(call("recommend", "run.json", "--json", "--group", 3)[1])
-    assert told["interval"] == vars(interval)
-    assert told["epsilon"] == session.group_certificate(3).epsilon
+    printed = json.loads(call("recommend", "run.json", "--json", "--group", 3)[1])
+    assert printed["interval"] == vars(interval)
+    assert printed["epsilon"] == session.group_certificate(3).epsilon
     assert (
         "For one group of 3 (reward): epsilon = 3" in call("recommend", "run.json", "--group", 3)[1]
     )
 
 
-def test_a_ledger_tells_what_runs_cost_together(call, done, refused, begun):
+def test_ledger_states_the_loss_of_several_runs(call, done, refused, begun):
     for name, people in (("a.json", "north"), ("b.json", "north"), ("c.json", "south")):
         assert call("start", name, *START[2:], "--population", people)[0] == 0
     (begun / "copy.json").write_bytes(b"")
@@ -288,9 +284,9 @@ def test_a_ledger_tells_what_runs_cost_together(call, done, refused, begun):
     assert "Not counted, as they are copies: copy.json" in out
     assert "epsilon = 2, delta = 0" in " ".join(out.split())
     assert (begun / "ledger.csv").read_text().startswith("run,population,epsilon,delta,released\n")
-    told = json.loads(call("ledger", *files, "run.json", "--group", 2, "--json")[1])
-    assert told["epsilon"] == pytest.approx(6, rel=1e-9)
-    assert [row["population"] for row in told["runs"]] == [
+    printed = json.loads(call("ledger", *files, "run.json", "--group", 2, "--json")[1])
+    assert printed["epsilon"] == pytest.approx(6, rel=1e-9)
+    assert [row["population"] for row in printed["runs"]] == [
         "north", "north", "south", "north", None
     ]  # fmt: skip
     assert "would be overwritten" in refused("ledger", "a.json", "b.json", "-o", "b.json")

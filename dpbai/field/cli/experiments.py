@@ -255,8 +255,8 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
     loss, off = hardest.run(policy, trials).regret * scale.width, hardest.off(policy, trials)
     size = hardest.deviation(policy) * scale.width
     texts = [
-        f"If the best arm leads by {given.gap:g} (with rewards {scale.low:g} and {scale.high:g}, "
-        f"and other means as close as linear means can be), {found} {least}{more}.",
+        f"If the best arm leads by {given.gap:g} (with rewards of {scale.low:g} or {scale.high:g}, "
+        f"and the other means as close as linear means can be), {found} {least}{more}.",
         f"The mean of the answer is then {loss:.3g} below the best mean, on average (mean loss).",
         f"If means deviate from such linear ones by about {size:g}, the best arm is found with "
         f"probability {off[0]:.3g}, and the mean loss is {off[1]:.3g}.",
