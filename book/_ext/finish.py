@@ -58,8 +58,8 @@ class LiveOnScreen(SphinxPostTransform):
         """Go through all cells."""
         for cell in self.document.findall(nodes.container):
             if "tag_remove-output" in cell["classes"]:
-                before = cell.parent[cell.parent.index(cell) - 1]
-                for part in (before, cell):
+                place = cell.parent.index(cell)
+                for part in cell.parent[max(0, place - 1) : place + 1]:
                     part["classes"].append("on-screen")
 
 

@@ -101,6 +101,18 @@ def test_code_without_a_scroll_bar_is_no_tab_stop_although_the_theme_says_so(
     visit.page.close()
 
 
+def test_pictures_have_a_light_background_in_forced_colours(context: BrowserContext) -> None:
+    visit = page_checks.Visit(context, HTML / "book" / "which_policy.html")
+    visit.page.emulate_media(forced_colors="active", color_scheme="dark")
+    page_checks.dress(visit.page, "dark")
+    looks = visit.page.locator("article img").evaluate_all(
+        "images => images.map(getComputedStyle).map(look => [look.filter, look.backgroundColor])"
+    )
+    assert looks
+    assert all(look == ["none", "rgb(255, 255, 255)"] for look in looks)
+    visit.page.close()
+
+
 def test_first_page_leads_to_the_book(context: BrowserContext) -> None:
     page = context.new_page()
     page.goto((HTML / "index.html").as_uri())
