@@ -157,18 +157,19 @@ def _survivors(
 ) -> tuple[list[tuple[int, ...]], float]:
     """Return likely sets of survivors that include the best arm, and a bound on all other sets.
 
-    An arm can survive only if its estimate exceeds one of those of `keep` others, for which the
-    arms with the largest means are taken.
+    An arm can survive only if its estimate exceeds, or ties with, one of those of `keep` others,
+    for which the arms with the largest means are taken.
     """
     decoder, arms = phase.decoder, np.asarray(phase.active)
     order = np.argsort(-instance.means[arms], kind="stable")
     first, others = order[: phase.keep], order[phase.keep :]
     if first.size * others.size > _MOST_FORMS:
         raise NotExactError(f"too many of the {arms.size} arms may survive phase {phase.index}")
-    pairs = [(k, g) for k in others.tolist() for g in first.tolist()]
-    above, below = np.array(pairs).T
-    forms = _forms(phases, instance, decoder[below] - decoder[above], rtol)
-    bounds = np.exp(forms.log_bounds).reshape(others.size, first.size).sum(axis=1)
+    tie = np.stack([alike(decoder, arm)[others] for arm in first.tolist()], axis=1)
+    forms = _forms(phases, instance, (decoder[first] - decoder[others, None])[~tie], rtol)
+    bounds = np.ones(tie.shape)
+    bounds[~tie] = np.exp(forms.log_bounds)
+    bounds = bounds.sum(axis=1)
     likely = np.argsort(-bounds)
     remaining = np.append(np.cumsum(bounds[likely][::-1])[::-1], 0.0)
     extra = int(np.flatnonzero(remaining <= _SMALL_PART * lost)[0])

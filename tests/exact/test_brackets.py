@@ -271,11 +271,19 @@ class TwoPhases:
 
 
 def test_an_arm_is_lost_if_all_its_rivals_are_ahead_together():
-    """Two rivals have nearly the same estimate, so that Markov's bound is nearly attained."""
+    """Two rivals have the same estimate, so that Markov's bound is attained."""
     noise = dpbai.Laplace(0.1)
     p = dpbai.exact_error(one_phase((4, 4), noise), constants(0.9, 0.5))
-    policy = TwoPhases(3, noise, [[1.0, 0.0], [0.0, 1.0], [1e-6, 1.0]])
+    policy = TwoPhases(3, noise, [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert p <= dpbai.error_bounds(policy, constants(0.9, 0.5, 0.5)).high < 1.01 * p
+
+
+def test_two_copies_may_take_both_places_of_the_best_arm():
+    """Three arms tie for two places, so that the best one is lost with probability 1/3."""
+    policy = TwoPhases(4, dpbai.Laplace(0.01), [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    low, high = dpbai.error_bounds(policy, constants(0.1, 0.9, 0.5, 0.5))
+    assert low == 0.0
+    assert 1 / 3 <= high <= 1.0
 
 
 @pytest.mark.parametrize("rivals", [4, 5])
