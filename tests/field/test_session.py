@@ -698,6 +698,16 @@ def test_the_noise_of_a_release_in_any_units_is_widened(noise, unit):
     assert factor == pytest.approx(4.0 if unit else 1.0)
 
 
+@pytest.mark.parametrize("noise", [Laplace(0.3), Gaussian(0.3)], ids=repr)
+def test_the_scale_of_the_widened_noise_is_never_rounded_down(noise):
+    """In exact numbers: of n rewards, k are there, and each changes a mean by 1/k."""
+    for n, k in itertools.combinations(range(20, 0, -1), 2):
+        plan = Phase(1, (0, 1), (0, 1), (n, n), noise, 1, delta=1e-3)
+        wider = shortened(plan, (k, n)).noise
+        scale = wider.scale if isinstance(wider, Laplace) else wider.sigma
+        assert Fraction(scale) >= Fraction(0.3) * n / k
+
+
 def shifts_of(plan):
     """How much one reward of each arm changes the release, as fractions."""
     return [
