@@ -191,17 +191,17 @@ def fitted(session: Session) -> tuple[str, Fit | None]:
 
 
 def _bias(phase: Phase, features: FloatArray) -> FloatArray:
-    """Return the error of each estimate of a first phase on linear means, as a row of coefficients.
+    """Return the bias of each estimate of a first phase if means are linear in the features.
 
-    They are those of the linear function, each relative to the largest value of its feature.
+    It is a linear function of theta, given by its coefficients, in units of the largest features.
     """
-    off = phase.decoder @ phase.release @ features[list(phase.pulled)]
-    off -= features[list(phase.active)]
-    return np.asarray(off / np.maximum(np.abs(features).max(axis=0), _LEAST))
+    expected = phase.decoder @ phase.release @ features[list(phase.pulled)]
+    scale = np.maximum(np.abs(features).max(axis=0), _LEAST)
+    return np.asarray((expected - features[list(phase.active)]) / scale)
 
 
 def unbiased(phase: Phase, features: FloatArray) -> BoolArray:
-    """Return for each estimate of a first phase whether it is right on average on linear means."""
+    """Return which estimates of a first phase have no bias if means are linear in the features."""
     return np.asarray((np.abs(_bias(phase, features)) <= _ROUNDING).all(axis=1))
 
 
@@ -212,13 +212,12 @@ def comparable(session: Session) -> dict[Label, float]:
     best. It says nothing about arms whose features are not on the line through those two.
     """
     estimates = session.estimates
-    if session.phases and session.phases[0].coordinates == 1:
-        first, released = session.phases[0], session.released[0]
+    if session.phases and (first := session.phases[0]).coordinates == 1:
         bias = _bias(first, session.policy.features)
-        bias -= bias[released.active.index(released.survivors[0])]
-        for label, row in zip(released.active, np.abs(bias), strict=True):
-            if row.max(initial=0) > _ROUNDING:
-                del estimates[label]
+        bias -= bias[first.decoder[:, 0].argmax()]  # of one of the two
+        for arm, row in zip(first.active, np.abs(bias), strict=True):
+            if row.max() > _ROUNDING:
+                del estimates[session.labels[arm]]
     return estimates
 
 

@@ -29,15 +29,15 @@ Compared = tuple[str, Phase, tuple[float, ...], int | None]
 
 def holdout(given: argparse.Namespace) -> Answer:
     """Start a holdout of a run, in a session file of its own."""
-    run, first, modelled = _checkable(given.run)
+    run, first, estimated = _checkable(given.run)
     names = sorted({arm_named(run, name) for name in given.held_out}, key=run.labels.index)
     if len(names) < len(given.held_out):
         raise ValueError("name each arm to hold out once")
     arms = [run.labels.index(name) for name in names]
-    if own := [run.labels[arm] for arm in arms if arm not in modelled]:
+    if own := [run.labels[arm] for arm in arms if arm not in estimated]:
         raise ValueError(
             f"phase 1 does not estimate the mean of {listed(map(quoted, own))} from the features, "
-            f"so a holdout of it checks nothing: {_others(run, first, modelled)}"
+            f"so a holdout of it checks nothing: {_others(run, first, estimated)}"
         )
     epsilon = given.epsilon or vars(run.policy).get("epsilon", math.inf)
     plan = linearity.holdout(arms, pulls=given.pulls, epsilon=epsilon)
@@ -68,13 +68,13 @@ def holdout(given: argparse.Namespace) -> Answer:
 
 def misfit(given: argparse.Namespace) -> Answer:
     """Compare what a run released in phase 1 with later phases and with holdouts."""
-    run, first, modelled = _checkable(given.session)
+    run, first, estimated = _checkable(given.session)
     if not run.released:
         raise SessionError("no phase of the run has been released yet: see `dpbai next`")
     released, width = run.released[0], run.reward_range.width
     rows, found, notes = [], set(), list[str]()
     holdouts = list(_holdouts(run, given.holdouts))
-    compared = [*_phases(run, notes), *holdouts] if modelled else []
+    compared = [*_phases(run, notes), *holdouts] if estimated else []
     for name, plan, statistic, candidates in compared:
         level = LEVEL / len(compared)
         again = linearity.misfit(
@@ -82,7 +82,7 @@ def misfit(given: argparse.Namespace) -> Answer:
         )
         differences, limits = (width * again.differences).tolist(), (width * again.limits).tolist()
         for arm, off, limit in zip(again.arms, differences, limits, strict=True):
-            if arm in modelled:
+            if arm in estimated:
                 label, estimate = run.labels[arm], released.estimates[arm]
                 rows.append((label, name, estimate, estimate + off, off, limit))
                 found |= {str(label)} if abs(off) > limit else set()
@@ -102,7 +102,7 @@ def misfit(given: argparse.Namespace) -> Answer:
     elif not rows:
         verdict = (
             "There is nothing to compare with what phase 1 estimated from the features: "
-            f"{_others(run, first, modelled)}."
+            f"{_others(run, first, estimated)}."
         )
     fit_text, fit = fitted(run)
     return Answer(
@@ -139,20 +139,20 @@ def _by_features(phase: Phase, features: FloatArray) -> set[int]:
     active, weights = np.array(phase.active), phase.decoder @ phase.release
     own = np.equal.outer(active, phase.pulled)
     weights[own] = 0
-    modelled = (np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING) | ~own.any(axis=1)
-    return set(active[unbiased(phase, features) & modelled].tolist())
+    by_others = (np.abs(weights).max(axis=1, initial=0.0) > _ROUNDING) | ~own.any(axis=1)
+    return set(active[unbiased(phase, features) & by_others].tolist())
 
 
-def _others(run: Session, first: Phase, modelled: Set[int]) -> str:
+def _others(run: Session, first: Phase, estimated: Set[int]) -> str:
     """Return which arms a holdout can check, or why there are none."""
-    if not modelled and len(first.pulled) > first.coordinates == 1 and len(first.active) > 2:
+    if not estimated and len(first.pulled) > first.coordinates == 1 and len(first.active) > 2:
         return (
             "phase 1 releases one number, which determines no mean; with a positive --misfit, "
             "such as 0.001, it releases sums"
         )
-    if not modelled:
+    if not estimated:
         return "phase 1 does not use the features, and needs no such check"
-    others = listed((quoted(run.labels[arm]) for arm in sorted(modelled)), 40)
+    others = listed((quoted(run.labels[arm]) for arm in sorted(estimated)), 40)
     return f"hold out other arms with `dpbai holdout`, such as {others}"
 
 

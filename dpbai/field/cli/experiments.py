@@ -271,7 +271,7 @@ def expected(given: argparse.Namespace, policy: Policy, arms: Arms) -> list[str]
     return texts
 
 
-def simulated(given: argparse.Namespace) -> Answer:
+def run_simulation(given: argparse.Namespace) -> Answer:
     """Simulate a policy many times with assumed means."""
     arms = tables.read_arms(given)
     policy, case = arguments.policy(given, arms.features), assumed(given, arms)
@@ -300,7 +300,7 @@ def simulated(given: argparse.Namespace) -> Answer:
     )
 
 
-def studied(given: argparse.Namespace) -> Answer:
+def run_study(given: argparse.Namespace) -> Answer:
     """Compare policies over budgets and epsilons."""
     arms, makers = tables.read_arms(given), arguments.makers(given)
     if given.figure and arguments.NOT_PRIVATE in given.policies and len(makers) == 1:
@@ -460,8 +460,8 @@ def _rate(rate: float, low: float, high: float) -> str:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
-    "simulate": simulated,
-    "study": studied,
+    "simulate": run_simulation,
+    "study": run_study,
     "budget": least_budget,
     "epsilon": least_epsilon,
 }

@@ -82,7 +82,7 @@ def start(given: argparse.Namespace) -> Answer:
     return Answer(above=[ready, *advised, missing(session)])
 
 
-def following(given: argparse.Namespace) -> Answer:
+def next_pulls(given: argparse.Namespace) -> Answer:
     """Show which arms to pull now, as CSV."""
     rows = list(resumed(given.session).requests.items())
     if given.json:
@@ -270,7 +270,7 @@ def _range(values: Iterable[float]) -> str:
 COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
     "plan": plan,
     "start": start,
-    "next": following,
+    "next": next_pulls,
     "status": status,
     "recommend": recommend,
     "ledger": ledger,

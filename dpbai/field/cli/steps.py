@@ -42,7 +42,7 @@ def tell(given: argparse.Namespace) -> Answer:
         session.record_sums(sums, batch=given.batch)
         return f"Recorded {plural(count, 'reward')} of {plural(len(sums), 'arm')}."
 
-    return _stepped(given, step, session)
+    return _take_step(given, step, session)
 
 
 def undo(given: argparse.Namespace) -> Answer:
@@ -54,7 +54,7 @@ def undo(given: argparse.Namespace) -> Answer:
         removed = counted(batches[normal(given.batch)].counts.items())
         return f"Removed batch {quoted(given.batch)}: {removed}"
 
-    return _stepped(given, step)
+    return _take_step(given, step)
 
 
 def withdraw(given: argparse.Namespace) -> Answer:
@@ -64,7 +64,7 @@ def withdraw(given: argparse.Namespace) -> Answer:
         session.withdraw(label := arm_named(session, given.arm))
         return f"{quoted(label)} is withdrawn."
 
-    return _stepped(given, step)
+    return _take_step(given, step)
 
 
 def end_phase(given: argparse.Namespace) -> Answer:
@@ -79,15 +79,15 @@ def end_phase(given: argparse.Namespace) -> Answer:
         remark = next(text for text in session.released[phase].remarks if "was ended" in text)
         return f"{remark[0].upper()}{remark[1:]}."
 
-    return _stepped(given, step, session)
+    return _take_step(given, step, session)
 
 
-def _stepped(
+def _take_step(
     given: argparse.Namespace, step: Callable[[Session], str], session: Session | None = None
 ) -> Answer:
     """Take a step, which returns a report, and add the phases that it has released."""
     session = session or resumed(given.session, given.seed)
-    session, before, report = _step(session, given, step)
+    session, before, report = _retried(session, given, step)
     released = [] if isinstance(session.policy, Holdout) else session.released[before:]
     phases = [
         f"Phase {phase.phase} is complete and released. {len(phase.survivors)} of "
@@ -98,7 +98,7 @@ def _stepped(
     return Answer(above=[report, *phases, missing(session)])
 
 
-def _step(
+def _retried(
     session: Session, given: argparse.Namespace, step: Callable[[Session], Any]
 ) -> tuple[Session, int, Any]:
     """Take a step; if another process has changed the file, read it again and repeat.
@@ -148,7 +148,7 @@ def _answer(
         if arm not in names:
             raise ValueError(f"this is not one of the arms{nearest(arm, names)}")
         rewards, batch = {names[arm]: [read["reward"]]}, read.get("batch")
-        session, before, _ = _step(session, given, lambda now: now.record(rewards, batch=batch))
+        session, before, _ = _retried(session, given, lambda now: now.record(rewards, batch=batch))
     except (ValueError, TypeError, SessionError, RecursionError, OSError) as error:
         return session, {"error": str(error)}
     answer: dict[str, Any] = {"missing": sum(session.requests.values())}
