@@ -185,13 +185,41 @@ def test_each_line_is_named_once_beside_it_where_nothing_else_is_drawn(table: pd
 
 
 def test_a_name_is_near_the_end_of_its_line_and_not_on_error_bars() -> None:
-    with canvas.canvas() as (_, axes):
+    """The bar of the second figure crosses the name of the first."""
+    bars: list[float] = []
+    for _ in range(2):
+        with canvas.canvas() as (_, axes):
+            axes.set(xlim=(0, 1), ylim=(0, 1))
+            axes.plot([0, 1], [0.5, 0.5], label="level")
+            axes.vlines(bars, 0, 1)
+            canvas.name_lines(axes)
+        (text,) = axes.texts
+        box = text.get_window_extent().transformed(axes.transData.inverted())
+        assert box.x0 > 0.6
+        assert not any(box.x0 <= bar <= box.x1 for bar in bars)
+        bars.append((box.x0 + box.x1) / 2)
+
+
+def test_names_are_written_again_in_place_of_those_before() -> None:
+    with canvas.canvas() as (figure, axes):
         axes.plot([0, 1], [0.5, 0.5], label="level")
-        axes.vlines([0.9], 0, 1)
         canvas.name_lines(axes)
+    axes.set(xlim=(0, 10))
+    before = axes.texts[0].get_position()
+    figure.write_names()
     (text,) = axes.texts
-    box = text.get_window_extent().transformed(axes.transData.inverted())
-    assert 0.5 < box.x0 < box.x1 < 0.9 or box.x0 > 0.9
+    assert text.get_position() != before
+
+
+def test_a_grid_has_no_more_columns_than_panels_and_hides_what_is_left_over() -> None:
+    for count, shape in ((1, (1, 1)), (3, (2, 2))):
+        with figures.panels_in_a_grid(count, 2, "x", "y") as (picture, panels):
+            for panel in panels:
+                panel.plot([0, 1], [0, 1], label="line")
+        assert panels[0].get_gridspec().get_geometry() == shape
+        assert [axes.axison for axes in picture.axes] == [True] * count + [False] * (
+            len(picture.axes) - count
+        )
 
 
 @pytest.mark.parametrize("wide", [0, 1])
