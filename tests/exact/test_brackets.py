@@ -252,7 +252,8 @@ class TwoPhases:
     noise: dpbai.noise.Noise
     decoder: Sequence[Sequence[float]] | None = None
     remembers: bool = False
-    budget: int = 1000
+    pulls: int = 4
+    budget: int = 10**6
 
     @property
     def features(self) -> np.ndarray:
@@ -265,9 +266,11 @@ class TwoPhases:
             return Phase(index, active, (), (), self.noise, 1, None, rows, remembered=self.arms)
         if self.decoder is not None and index == 1:
             rows = np.array(self.decoder)
-            return Phase(index, active, (0, 1), (4, 4), self.noise, 2, decoder_matrix=rows)
+            pulled = tuple(range(rows.shape[1]))
+            pulls = (self.pulls,) * len(pulled)
+            return Phase(index, active, pulled, pulls, self.noise, 2, decoder_matrix=rows)
         noise = self.noise if index == 1 else dpbai.Laplace(1e-3)
-        return Phase(index, active, active, (4,) * len(active), noise, 3 - index)
+        return Phase(index, active, active, (self.pulls,) * len(active), noise, 3 - index)
 
 
 def test_an_arm_is_lost_if_all_its_rivals_are_ahead_together():
@@ -276,6 +279,16 @@ def test_an_arm_is_lost_if_all_its_rivals_are_ahead_together():
     p = dpbai.exact_error(one_phase((4, 4), noise), constants(0.9, 0.5))
     policy = TwoPhases(3, noise, [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert p <= dpbai.error_bounds(policy, constants(0.9, 0.5, 0.5)).high < 1.01 * p
+
+
+def test_unlikely_rivals_count_in_the_first_of_two_phases():
+    """All rivals are pairs of copies, and some unlikely pairs are bounded, not left out."""
+    noise, rivals = Gaussian(0.025), [dpbai.Uniform(0.25)] + [dpbai.Uniform(0.2)] * 10
+    best, rows = dpbai.Uniform(0.45), np.vstack([np.eye(12), np.eye(12)[1:]])
+    error = dpbai.exact_error(one_phase((1000,) * 12, noise), laws(best, *rivals))
+    policy = TwoPhases(23, noise, rows.tolist(), pulls=1000)
+    high = dpbai.error_bounds(policy, laws(best, *rivals, *rivals), rtol=1e-8).high
+    assert error <= high < 1.02 * error
 
 
 def test_two_copies_may_take_both_places_of_the_best_arm():
