@@ -27,7 +27,7 @@ Pair = tuple[RewardTable, RewardTable]
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon: the policy is not (epsilon, delta)-private below it.
+    """A lower bound on epsilon; for any smaller one, the policy is not (epsilon, delta)-private.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ def monte_carlo_audit(
 ) -> LowerBound:
     """Return a lower bound on the epsilon of `policy`, from runs on two neighbouring tables.
 
-    It is the ratio of Clopper-Pearson limits of the two probabilities of an event, each with
-    confidence (1 + level) / 2, as in Jagielski, Ullman and Oprea (2020).
+    It is log((P - delta) / P') with Clopper-Pearson limits for the probabilities P and P' of an
+    event, each with confidence (1 + level) / 2, as in Jagielski, Ullman and Oprea (2020).
 
     Parameters
     ----------
