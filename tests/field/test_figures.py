@@ -252,13 +252,25 @@ def test_series_differ_without_colour() -> None:
     markers = {MarkerStyle(look["marker"]).get_marker() for look in SERIES}
     lines = {str(look["linestyle"]) for look in SERIES}
     assert len(markers) == len(lines) == len(SERIES)
-    # The contrast with white (WCAG) is at least 2.5, so that every line is visible in greyscale.
-    for look in SERIES:
-        channels = np.array(to_rgb(look["color"]))
-        linear = np.where(
-            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
-        )
-        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) > 2.5
+    # At a contrast of 2.5 with white, every line is visible in greyscale.
+    assert all(contrast_with_white(look["color"]) > 2.5 for look in SERIES)
+
+
+def test_text_has_a_contrast_of_4_5_with_white_also_where_its_line_has_less() -> None:
+    with canvas.canvas() as (picture, axes):
+        for level, look in enumerate(SERIES):
+            axes.plot([0, 1], [level, level], label=look["color"], **look)
+        canvas.name_lines(axes)
+    picture.svg()
+    assert min(contrast_with_white(text.get_text()) for text in axes.texts) < 4.5
+    assert min(contrast_with_white(text.get_color()) for text in axes.texts) >= 4.5
+
+
+def contrast_with_white(color: str) -> float:
+    """Return the contrast that WCAG defines."""
+    channels = np.array(to_rgb(color))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
 
 
 def test_bad_arguments_are_named(table: pd.DataFrame) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
 from matplotlib.text import Text
@@ -25,9 +26,10 @@ from scipy.spatial.distance import cdist
 
 from dpbai._check import FloatArray
 
-# The colours of Okabe and Ito with a darker purple, and a grey. Text in them is legible on white.
+# The colours of Okabe and Ito with a darker purple, and a grey.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#B3487F"
 BLACK, GREY = "#000000", "#767676"
+_LETTERS = {ORANGE: "#B34A00", GREEN: "#007D5B"}  # darker: text needs a contrast of 4.5 with white
 
 SERIES: tuple[dict[str, Any], ...] = (
     {"color": BLUE, "marker": "o", "linestyle": "-"},
@@ -112,6 +114,8 @@ class Picture(Figure):
         ground, dpi = self.patch.get_facecolor(), self.dpi
         try:
             self.patch.set_facecolor("none")
+            for text in self.findobj(Text):
+                text.set_color(_LETTERS.get(to_hex(text.get_color()).upper(), text.get_color()))
             with plt.rc_context(_STYLE):  # `savefig` would draw everything twice
                 printer: Any = FigureCanvasSVG(self)
                 printer.print_svg(drawn, metadata=_UNDATED)
