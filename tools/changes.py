@@ -1,8 +1,8 @@
-"""Run chapters with other parameters than their own, and see whether they run through.
+"""Run chapters with other parameters than the stored ones, and report which of them fail.
 
-A chapter that is made to be changed has an early cell with the tag `parameters`; its last name
-is `default`, true as long as they are as stored. `make changes` changes them all, a chapter on each
-core, and names are those of chapters; what is changed is `CHANGES`.
+A chapter whose parameters may be changed has an early cell with the tag `parameters`. The last name
+that the cell assigns is `default`, which is true for the stored values. `make changes` runs all
+such chapters with the values of `CHANGES`, one on each core; arguments name the chapters to run.
 """
 
 import ast
@@ -69,7 +69,7 @@ def declares(cell: NotebookNode) -> bool:
 
 
 def changed(source: str, values: dict[str, str]) -> ast.Module:
-    """Return a cell, and take the values of what it assigns from `values`, where these have it."""
+    """Return a cell that assigns the given values, and remove from `values` those that it uses."""
     tree = ast.parse(source)
     for node in tree.body:
         if not isinstance(node, ast.Assign):
@@ -100,7 +100,7 @@ def run(chapter: str) -> None:
 
 
 def failure(chapter: str) -> str:
-    """Run a chapter, and return what a traceback says of its failure, or nothing."""
+    """Run a chapter, and return the traceback of its failure, or an empty text."""
     try:
         run(chapter)
     except Exception:  # whatever failed
@@ -113,9 +113,9 @@ def main(chapters: list[str]) -> int:
     names = chapters or list(CHANGES)
     failed = 0
     with ProcessPoolExecutor() as cores:
-        for chapter, told in zip(names, cores.map(failure, names), strict=True):
-            failed += told != ""
-            print(f"{told}FAILED  {chapter}" if told else f"runs through  {chapter}", flush=True)
+        for chapter, trace in zip(names, cores.map(failure, names), strict=True):
+            failed += trace != ""
+            print(f"{trace}FAILED  {chapter}" if trace else f"runs through  {chapter}", flush=True)
     return failed
 
 

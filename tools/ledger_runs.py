@@ -20,7 +20,7 @@ RUNS = ROOT / "book" / "ledger_runs.json"
 
 
 def place(name: str) -> str:
-    """Return where the test FILE::CLAIM of the ledger stands, as pytest takes it."""
+    """Return the pytest identifier of the test FILE::CLAIM of the ledger."""
     file, _, claim = name.partition("::")
     [path] = [
         path
@@ -58,7 +58,7 @@ def measured(report: Path) -> dict[str, dict[str, Any]]:
 
 
 def main() -> int:
-    """Run them, and write the file unless one fails."""
+    """Run the tests, and write the file unless one fails."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-n", "0", f"--junitxml={report}"]

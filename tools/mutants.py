@@ -1,4 +1,4 @@
-"""Change the library in one place at a time, and see whether the tests notice.
+"""Change the library in one place at a time, and see whether a test fails.
 
 `make mutants` draws a sample of such mutants and prints the share that the tests kill, and each
 survivor with its change. `pyproject.toml` says what is mutated, and which tests judge it.
@@ -33,7 +33,7 @@ def mutmut(*arguments: str, shown: bool = False) -> str:
 
 
 def verdicts() -> dict[str, str]:
-    """Return what became of each mutant, by its name."""
+    """Return the result of each mutant, by its name."""
     lines = mutmut("results", "--all", "true").splitlines()
     return dict(line.strip().split(": ", 1) for line in lines if line.startswith("    "))
 

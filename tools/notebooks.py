@@ -110,7 +110,7 @@ async def run(path: Path) -> None:
 
 
 async def run_into(folder: Path, path: Path) -> None:
-    """Run one notebook, and store what came of it in a cache."""
+    """Run one notebook, and store it with its outputs in a cache."""
     start = perf_counter()
     notebook = await execute(path)
     data = {"execution_seconds": perf_counter() - start}
@@ -129,7 +129,7 @@ def opened(folder: Path) -> Iterator[JupyterCacheAbstract]:
 
 
 def on_white(svg: str) -> str:
-    """Return a figure with a ground of its own: its dark letters are lost on a dark page."""
+    """Return a figure with a white background: its dark letters are not visible on a dark page."""
     return svg.replace("fill: none", "fill: #ffffff", 1)  # Matplotlib draws the ground first
 
 
@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
 
 
 def by_length(path: Path) -> int:
-    """Return what puts the longest chapters first, so that no core is left waiting at the end."""
+    """Return a sort key: the longest chapters first, so that no core waits at the end."""
     return LONGEST.index(path.stem) if path.stem in LONGEST else len(LONGEST)
 
 

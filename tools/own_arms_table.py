@@ -21,7 +21,7 @@ ARMS, RESPONSES = "incentive_arms.csv", "incentive_responses.csv"
 
 
 def arm_table(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each arm: its name, its features, how many people, how many fetched.
+    """Return a row for each arm: name, features, number of people, and how many fetched results.
 
     Parameters
     ----------

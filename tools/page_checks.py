@@ -1,7 +1,7 @@
 """What every page of the built book must fulfil in a browser that has no network.
 
-Each check takes an open page and returns what is wrong with it, one line per finding. Checks look
-at our content, the `article`; the frame around it is the theme's.
+Each check takes an open page and returns what is wrong with it, one line per finding. The checks
+concern the content, the `article` element, and not what the theme puts around it.
 """
 
 import re
@@ -63,7 +63,7 @@ def offline(browser: Browser) -> Iterator[BrowserContext]:
 
 
 class Visit:
-    """A page opened from the file system, and what it asked for and complained of."""
+    """A page opened from the file system, with its requests and its errors."""
 
     def __init__(self, context: BrowserContext, path: Path, fragment: str = "") -> None:
         self.page = context.new_page()
@@ -115,13 +115,13 @@ def settle(page: Page) -> None:
 
 
 def show_pictures(page: Page) -> None:
-    """Load all pictures that a reader sees who goes to the end of the page."""
+    """Load all pictures, as for a reader who scrolls to the end of the page."""
     page.evaluate(PICTURES)
     settle(page)
 
 
 def resize(page: Page, size: ViewportSize) -> None:
-    """Give the window a size, unless it has it, and wait until the page has followed."""
+    """Give the window a size, unless it has that size, and wait for the new layout."""
     if page.viewport_size != size:
         page.set_viewport_size(size)
         page.wait_for_function("width => innerWidth === width", arg=size["width"])
@@ -153,7 +153,7 @@ def untypeset_formulas(page: Page) -> list[str]:
 
 
 def raw_tex(page: Page) -> list[str]:
-    """TeX stands in formulas and in code only."""
+    """TeX occurs in formulas and in code only."""
     return page.evaluate(
         r"""() => {
           const article = document.querySelector("article");
@@ -185,7 +185,7 @@ def overflow(page: Page) -> list[str]:
 
 
 def secret_scrolling(page: Page) -> list[str]:
-    """On a phone, what goes on beyond its edge has a shadow there, and can be reached by keys."""
+    """On a phone, content that scrolls sideways has a shadow at its edge and is a tab stop."""
     resize(page, PHONE)
     return page.evaluate(
         """() => [...document.querySelectorAll("article :is(pre, table, div.math, mjx-container)")]
@@ -261,7 +261,7 @@ def undescribed_images(page: Page) -> list[str]:
 
 
 def cut_off(page: Page) -> list[str]:
-    """On a desktop no code, table or formula is wider than its place."""
+    """On a desktop, no code, table or formula is wider than its column."""
     resize(page, DESKTOP)
     return page.evaluate(
         """() => [...document.querySelectorAll(
@@ -275,7 +275,7 @@ def cut_off(page: Page) -> list[str]:
 
 
 def misnamed_folds(page: Page) -> list[str]:
-    """What opens is called as it reads."""
+    """The accessible name of a fold or button contains its visible text."""
     return page.evaluate(
         """() => [...document.querySelectorAll("article summary, article button")]
           .filter(e => e.ariaLabel && !e.ariaLabel.includes(e.innerText.trim()))
@@ -284,7 +284,7 @@ def misnamed_folds(page: Page) -> list[str]:
 
 
 def pale_print(page: Page) -> list[str]:
-    """Printed from a dark page, letters are dark, nothing runs or opens, and no table is folded."""
+    """Printed in dark mode, letters are dark, controls are left out, and tables are unfolded."""
     dress(page, "dark")
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")  # as browsers do
     page.emulate_media(media="print")
@@ -317,7 +317,7 @@ def needless_tab_stops(page: Page) -> list[str]:
 
 
 def blurred_images(page: Page) -> list[str]:
-    """Every picture is a drawing, or has at least two dots for each one that it is shown in."""
+    """Every picture is a vector drawing, or has two dots per CSS pixel in each direction."""
     resize(page, DESKTOP)
     return page.evaluate(
         """() => [...document.querySelectorAll("article img")]
@@ -373,7 +373,7 @@ AXE = """([include, options]) => axe.run({ include: [[include]] }, {
 
 
 def axe_violations(page: Page) -> list[str]:
-    """Axe finds nothing serious or critical in our content, nor pale letters in the dark."""
+    """Axe finds nothing serious or critical in the content, and no pale letters in dark mode."""
     findings: list[str] = []
 
     def run(include: str, **options: object) -> None:
@@ -456,7 +456,7 @@ class Anchors(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of one element."""
+        """Record the link and the identifiers of one element."""
         values = dict(attrs)
         if tag == "a" and values.get("href"):
             self.links.append(values["href"] or "")

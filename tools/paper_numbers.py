@@ -26,7 +26,7 @@ def printed_numbers(source: str) -> dict[str, str]:
 
 
 def labelled(text: str) -> Iterator[tuple[str, str]]:
-    """Yield labels in order, with the number of what they stand in."""
+    """Yield labels in order, with the number of the environment that contains them."""
     section, statement, equation, remark, appendix, subsection = 0, 0, 0, 0, False, 0
     stack: list[str] = []  # the environments that number, from the outside in
     here: list[str] = []  # what a label would name at each depth

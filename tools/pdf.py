@@ -78,7 +78,7 @@ REMOVED = (
 )
 MOST_ROUNDS = 5
 NO_NUMBER = "000"
-"""What stands for the number of a page until it is known: as wide as one."""
+"""A placeholder for the number of a page, as wide as a number."""
 SCRIPTS = ("MathJax", "mathjax/", "book.js")
 GREEK = {
     name: unicodedata.lookup(f"GREEK SMALL LETTER {name}")
@@ -157,7 +157,7 @@ def spell_out(formula: Tag) -> None:
 
 
 def rename(article: Tag, path: Path, stems: dict[Path, str]) -> None:
-    """Give identifiers and links the names that they have in the joined page."""
+    """Rename identifiers and links for the joined page."""
     for part in article.find_all(True):
         for key in ("id", "name"):
             if key in part.attrs and part.name != "meta":
@@ -176,7 +176,7 @@ def rename(article: Tag, path: Path, stems: dict[Path, str]) -> None:
 
 
 def front_matter(page: BeautifulSoup, title: str) -> list[Tag]:
-    """Return what the first page says: the title, of what, by whom, in which version."""
+    """Return the title page: title, subject, authors and version."""
     rows = [
         ("h1", title),
         ("p", "A companion to the paper by Chen, Karthik, Chee and Tan (ICLR 2024), which it runs"),
@@ -190,11 +190,11 @@ def number(html: str, pages: Mapping[str, int]) -> str:
     """Return a joined page with the numbers of the pages that its links lead to."""
     joined = BeautifulSoup(html, "html.parser")
     for span in joined.select("span.page[data-of]"):
-        told = str(pages.get(span["data-of"], NO_NUMBER))
-        if pages and told == NO_NUMBER:
+        page = str(pages.get(span["data-of"], NO_NUMBER))
+        if pages and page == NO_NUMBER:
             span.decompose()  # what it leads to is left out: entries of the reference
         else:
-            span.string = told if span.find_parent("ol", class_="contents") else f" (p. {told})"
+            span.string = page if span.find_parent("ol", class_="contents") else f" (p. {page})"
     return str(joined)
 
 
@@ -245,8 +245,8 @@ def main() -> int:
         for _ in range(MOST_ROUNDS):  # numbers take room, and may move what they number
             whole.write_text(number(html, pages), encoding="utf-8")
             print_page(whole, PDF)
-            told, pages = pages, page_numbers(PDF)
-            if told == pages:
+            before, pages = pages, page_numbers(PDF)
+            if before == pages:
                 break
         else:
             raise RuntimeError("the numbers of the pages do not settle")

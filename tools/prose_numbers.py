@@ -1,4 +1,4 @@
-"""Numbers in a chapter's text must come from a cell: what it prints, or what it is given.
+"""Numbers in a chapter's text must occur in a cell, in its code or in its output.
 
 Only numbers that look computed are asked for: decimals with two significant digits, and whole
 numbers of three digits or more. Each must equal, when rounded to as many digits, a number that
@@ -42,7 +42,7 @@ def unsupported_numbers(notebook: NotebookNode) -> list[str]:
 
 
 def prose(notebook: NotebookNode) -> Iterator[tuple[int, str]]:
-    """Yield what readers read besides code and outputs: text, captions, alternative texts."""
+    """Yield the text of a chapter: paragraphs, captions and alternative texts."""
     for position, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown":
             text = cell.source

@@ -1,4 +1,4 @@
-"""A book of one page that has what chapters have: formulas, a figure, an explorer, a solution."""
+"""A book of one page with formulas, a figure, an explorer and a solution, as in chapters."""
 
 import shutil
 import subprocess

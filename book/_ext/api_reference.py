@@ -68,7 +68,7 @@ class Api(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Write reStructuredText and read it."""
+        """Generate reStructuredText, and return its nodes."""
         table = [".. list-table::", "   :widths: auto", ""]
         entries = []
         for name in [name for line in self.content for name in expanded(line)]:

@@ -1,4 +1,4 @@
-"""The bibliography style `author_year`: entries are called as the text cites them."""
+"""The bibliography style `author_year`: entries have the labels by which the text cites them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,7 +21,7 @@ class AuthorYear(BaseLabelStyle):
 
 
 class Style(Plain):  # type: ignore[misc]
-    """As `plain`, with these labels."""
+    """The style `plain` with these labels."""
 
     default_label_style = AuthorYear
 

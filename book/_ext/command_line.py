@@ -15,7 +15,7 @@ class CommandLine(SphinxDirective):
     """The help of the command line, then of each command."""
 
     def run(self) -> list[nodes.Node]:
-        """Ask the parsers, at a width that fits the page."""
+        """Return the help texts, at a width that fits the page."""
         top = parser()
         (commands,) = (a for a in top._actions if isinstance(a, argparse._SubParsersAction))
         shown = []

@@ -1,4 +1,4 @@
-"""Equation numbers: the paper's equations keep the paper's, the book's own count as B.1, B.2, ...
+"""Equation numbers: the paper's equations keep its numbers, the others are B.1, B.2, ...
 
 A label says which it is. `$$ ... $$ (eq-16)` is eq. (16) of the paper, `(eq-2-index)` is eq. (2)
 shown again, and any other label is the book's own, numbered through all pages in their order.
@@ -16,7 +16,7 @@ LABEL = re.compile(r"\$\$ \(([\w-]+)\)")
 
 
 def printed_number(label: str) -> str | None:
-    """Return the paper's number of an equation, or none if the equation is the book's own."""
+    """Return the paper's number of an equation, or None if it is not in the paper."""
     found = PAPER.fullmatch(label)
     return found[1] if found else None
 

@@ -1,7 +1,7 @@
-"""Take the chapters as `make book` has just run them, all cores at work, in place of running them.
+"""Build the book from the chapters that `make book` has just run, on all cores.
 
-The folder comes by the environment, for one build: whoever builds without it has every chapter run
-by MyST-NB itself, one after the other, so that no number is ever older than the library.
+An environment variable names the folder with the executed chapters. Without it, MyST-NB runs all
+chapters itself, one after the other, so that no number is older than the library.
 """
 
 import os
@@ -13,7 +13,7 @@ FOLDER = "DPBAI_EXECUTED"
 
 
 def take_executed(_app: Sphinx, config: Config) -> None:
-    """Let MyST-NB read a cache of executed notebooks; it runs what it does not find there."""
+    """Let MyST-NB read a cache of executed notebooks; it runs those that are not in the cache."""
     if FOLDER in os.environ:
         config.nb_execution_mode = "cache"
         config.nb_execution_cache_path = os.environ[FOLDER]

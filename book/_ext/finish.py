@@ -1,8 +1,8 @@
-"""Finishing touches on pages.
+"""Changes to pages that no option of Sphinx or MyST-NB makes.
 
-What a cell prints beside its figure comes after it, folded: the numbers behind the figure. Folded
-code that draws a figure is named so. The word that begins a proof is set in italics, so that a
-proof needs no box. And what can only be used in a running notebook is not printed.
+What a cell prints beside its figure is moved below the figure and folded. Folded code that draws a
+figure is named accordingly. The word that begins a proof is set in italics, since proofs have no
+box. Controls that only work in a running notebook are not printed.
 """
 
 from docutils import nodes
@@ -16,7 +16,7 @@ SUMMARY = "The numbers behind this figure"
 class FoldNumbers(SphinxPostTransform):
     """Move printed numbers behind the figure of the same cell, into a block that opens."""
 
-    default_priority = 900  # when it is settled which form of each output is shown
+    default_priority = 900  # after the form in which each output is shown has been chosen
     formats = ("html",)
 
     def run(self, **_: object) -> None:
@@ -49,7 +49,7 @@ class NameCodeOfFigures(SphinxPostTransform):
 
 
 class LiveOnScreen(SphinxPostTransform):
-    """Mark cells of live controls, and the paragraph that tells of them, as not to be printed."""
+    """Mark cells of live controls, and the paragraphs before them, as not to be printed."""
 
     default_priority = 100
     formats = ("html",)

@@ -1,4 +1,4 @@
-"""The directive `ledger`: one section of `ledger.yml` as a table, with links to what carries it."""
+"""The directive `ledger`: one section of `ledger.yml` as a table, with links to its evidence."""
 
 import json
 import re
@@ -123,7 +123,7 @@ class Ledger(SphinxDirective):
 
 
 def tested(name: str) -> nodes.Node:
-    """Return a test's claim, and where it stands."""
+    """Return the claim of a test, and its file."""
     file, _, claim = name.partition("::")
     return nodes.paragraph("", sentence(claim) + " ", nodes.emphasis(text=f"({file})"))
 

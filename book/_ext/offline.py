@@ -1,9 +1,9 @@
-"""What a browser refuses on the file system, given in another way.
+"""Files that let search, cards and downloads work when the book is opened from the file system.
 
-No script may read a page there. So the text of all pages, as they are read, goes into one script
-that the search page loads, and what links lead to, theorems, formulas, errata and terms, into one
-that a page loads when the first card is shown (see `book.js`). And a link to a notebook shows its
-JSON instead of saving it: beside each notebook lies a ZIP file of it.
+There a script may not read other pages. So the text of all pages goes into one script, which the
+search page loads, and the theorems, formulas, errata and terms that links lead to go into another,
+which a page loads when it shows its first card (see `book.js`). A link to a notebook would show its
+JSON instead of saving it, so a ZIP file of each notebook is written beside it.
 """
 
 import json
@@ -63,7 +63,7 @@ def in_letters(formula: str) -> str:
 
 
 def text_of(node: PageElement) -> str:
-    """Return what is read of a part of a page, as HTML that has nothing but names of places."""
+    """Return the text of a part of a page, as HTML whose only tags are those with identifiers."""
     if not isinstance(node, Tag):
         return escape(str(node)) if type(node) is NavigableString else ""  # not of a comment
     if node.name == "span" and node.get("id") and not node.contents:
@@ -76,7 +76,7 @@ def text_of(node: PageElement) -> str:
         inner = "".join(text_of(child) for child in node.children)
     if node.name in BLOCKS:
         inner = f" {inner} "
-    # A section may have more names, which stand before its heading: they are names of its text.
+    # A section may have further identifiers, in empty elements before its heading.
     other = node.select(":scope > span[id]:empty") if node.name == "section" else []
     for name in [node.get("id"), *(part["id"] for part in other)]:
         if name:
@@ -93,7 +93,7 @@ def words(article: Tag) -> str:
 
 
 def cards(article: Tag, page: str) -> dict[str, str]:
-    """Return the HTML of what links may lead to on a page, by address."""
+    """Return the HTML of the possible targets of links on a page, by address."""
     found: dict[str, list[Tag]] = {}
     for box in article.select(f"{STATEMENT}, {FORMULA}"):
         found[str(box["id"])] = [box]

@@ -1,13 +1,13 @@
-"""What pages load: each no more than it uses before a reader presses a button.
+"""Reduce what a page loads to what it uses.
 
-The theme's icons are a script of 1.5 MB, of which the book uses a dozen: these become a style
+The theme's icons are a script of 1.5 MB, of which the book uses a dozen, which become a style
 sheet. The frames of explorers become files that a browser loads when they are shown. Pictures get
-their sizes, so that nothing moves while a page loads, and load when they come near. Of MathJax,
-pages load what typesets formulas; the index of all words, where one searches. Code is marked where
-its colour is another one than that of plain letters. Where npm has put PurgeCSS, esbuild and SVGO,
-style sheets keep the rules that some page can use, they and scripts lose spaces and comments, and
-pictures get shorter paths and names. Pages with code get the button that runs them, if
-`tools/live.py` has put together what that needs.
+their sizes, so that nothing moves while a page loads, and are loaded when they come near. Pages
+load only the part of MathJax that typesets formulas, and only the search page loads the index of
+words. Code is marked only where its colour differs from that of plain text. If PurgeCSS, esbuild
+and SVGO are installed, rules that no page uses are removed from style sheets, spaces and comments
+from them and from scripts, and pictures get shorter paths and names. Pages with code get the button
+that runs them, if `tools/live.py` has written the files that it needs.
 """
 
 import posixpath
@@ -82,7 +82,7 @@ BASE = """\
 
 
 class PlainCode(HtmlFormatter):
-    """Code without marks around what looks the same without them."""
+    """Code without markup for tokens that look like plain text."""
 
     def format(self, tokens: Iterable[tuple[Any, str]], file: Any) -> None:
         """Write the HTML of code."""
@@ -173,7 +173,7 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
 
 
 def purge(html: Path, program: Path) -> None:
-    """Take out of style sheets what no page and no script names."""
+    """Remove the rules of style sheets that no page and no script uses."""
     content = [str(path) for pattern in USED_BY for path in html.glob(pattern)]
     styles = [path for pattern in STYLES for path in (html / "_static").glob(pattern)]
     for style in styles:
@@ -185,14 +185,14 @@ def purge(html: Path, program: Path) -> None:
 
 
 def minify(static: Path, program: Path) -> None:
-    """Take spaces and comments out of style sheets and scripts."""
+    """Remove spaces and comments from style sheets and scripts."""
     files = [path for pattern in MINIFIED for path in static.glob(pattern)]
     where = [f"--outdir={static}", f"--outbase={static}", "--allow-overwrite"]
     subprocess.run([program, *files, *where, "--minify", "--log-level=error"], check=True)
 
 
 def shorten(folder: Path, program: Path) -> None:
-    """Write the same pictures with shorter paths."""
+    """Shorten the paths and names in the pictures of a folder."""
     command = [program, "--quiet", "--config", Path(__file__).with_name("svgo.config.mjs")]
     subprocess.run([*command, "--folder", folder], check=True)
 

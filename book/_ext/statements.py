@@ -1,4 +1,4 @@
-"""Theorems and their like: the paper's keep the paper's number, the book's own count as B.1 and on.
+"""Theorems and other statements: those of the paper keep its numbers, the others are B.1, B.2, ...
 
 The title says which it is: "Upper bound: Theorem 4.2" is the paper's, and links to it read so. The
 book's number runs through all pages in their order, one count for theorems, lemmas, definitions and
@@ -26,7 +26,7 @@ PAPERS = re.compile(
 
 
 def papers_name(title: str) -> str | None:
-    """Return the name that the paper gives to what has this title, or none."""
+    """Return the paper's name of the statement with this title, or None."""
     found = PAPERS.search(title.removeprefix(" (").removesuffix(")"))
     return found[1] if found else None
 
@@ -64,7 +64,7 @@ class Name(SphinxTransform):
 
 
 def entries(names: list[str], label: str) -> addnodes.index:
-    """Return the entries of the index for what has these names."""
+    """Return index entries for these names."""
     return addnodes.index(entries=[("single", name, label, "main", None) for name in names])
 
 
@@ -101,7 +101,7 @@ def depart(self: Any, box: theorem_node) -> None:
 
 
 class Statements(ProofDomain):
-    """The domain of sphinx-proof, whose links read as the statements are called."""
+    """The domain of sphinx-proof, with links whose text is the name of the statement."""
 
     def resolve_xref(self, *given: Any) -> Any:
         """Return a link, with the name of the statement unless it has a text of its own."""
@@ -114,7 +114,7 @@ class Statements(ProofDomain):
 
 
 def by_number(name: str) -> list[tuple[int, str]]:
-    """Return what sorts names by their words, and by their numbers as numbers."""
+    """Return a sort key of names that compares words as text and numbers as numbers."""
     parts = re.findall(r"\d+|\D+", name.lower())
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 

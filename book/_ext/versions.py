@@ -18,7 +18,7 @@ class Versions(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Ask the environment."""
+        """Read the installed versions."""
         rows = [("Python", platform.python_version())]
         rows += [(name, version(name)) for name in self.content]
         group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in range(2)), cols=2)
@@ -33,7 +33,7 @@ def row(*cells: str) -> nodes.row:
 
 
 def keep_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Leave the page and its time in each row of the table of execution times."""
+    """Keep only the page and its time in each row of the table of execution times."""
     if not docname.endswith("/status"):
         return
     order = [app.config.root_doc, *app.env.toctree_includes[app.config.root_doc]]

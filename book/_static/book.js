@@ -1,5 +1,5 @@
-// What Sphinx leaves out for readers who use a keyboard or a screen reader, and what a page keeps in
-// its address.
+// What Sphinx lacks for readers who use a keyboard or a screen reader; cards for links; and settings
+// that are kept in the address.
 "use strict";
 
 const WIDE = "article :is(table, pre, div.math, mjx-container, .cell_output > .output)";
@@ -18,8 +18,8 @@ function makeScrollable() {
   }
 }
 
-// What scrolls changes with the window, when a fold opens, and when a font arrives. The theme, too, makes
-// code focusable, whenever the page changes, and by another rule: ours is kept.
+// Which elements scroll changes with the window, when a fold opens, and when a font is loaded. The theme
+// also makes code focusable when the page changes, by another rule, which is undone here.
 function keepScrollable(article) {
   const sizes = new ResizeObserver(makeScrollable);
   for (const element of document.querySelectorAll(WIDE)) sizes.observe(element);
@@ -27,7 +27,7 @@ function keepScrollable(article) {
   theirs.observe(article, { subtree: true, attributes: true, attributeFilter: ["tabindex"] });
 }
 
-// Printed columns stay columns on a phone, and scroll; sentences go on in the next line.
+// On a phone, printed columns stay columns and scroll, and sentences are wrapped.
 function keepColumns() {
   for (const printed of document.querySelectorAll("article :is(.cell_output, .highlight-none) pre")) {
     const rows = printed.textContent.split("\n").filter((line) => /\S {2,}\S/.test(line));
@@ -35,7 +35,7 @@ function keepColumns() {
   }
 }
 
-// Where there is no room for a picture's own size, a tap shows it at that size, to be moved about.
+// A tap on a picture that is shown smaller than its size shows it at that size, in a box that scrolls.
 function enlarge({ target }) {
   const picture = target.matches("article :is(figure, .explorer) img");
   if (!picture || target.naturalWidth < 1.2 * target.width) return;
@@ -52,7 +52,7 @@ function enlarge({ target }) {
   dialog.showModal();
 }
 
-// Pictures that a tap enlarges, the Enter key enlarges too; where they have room, neither does.
+// The Enter key enlarges the same pictures as a tap: those that are shown smaller than their size.
 function offerEnlarging() {
   for (const image of document.querySelectorAll("article :is(figure, .explorer) img")) {
     const small = image.naturalWidth >= 1.2 * image.width && image.width > 0;
@@ -61,8 +61,8 @@ function offerEnlarging() {
   }
 }
 
-// What a reader has chosen is kept behind the # of the address, as name=value, so that it can be
-// shared; `bookState` is used by explorers and by the plane.
+// The values that a reader has chosen are kept after the # of the address, as name=value, so that they
+// can be shared. Explorers and the plane use `bookState`.
 window.bookState = {
   read: () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : ""),
   get: (name) => window.bookState.read().get(name),
@@ -85,7 +85,7 @@ function keepExplorers() {
       control.closest(".explorer").scrollIntoView({ block: "center" });
     }
     control.addEventListener("input", () => window.bookState.set(name, control.value));
-    // Frames are loaded before they are shown, and not before somebody comes near.
+    // Frames are loaded when the pointer or the focus reaches the control, before they are shown.
     const load = () => {
       for (const image of control.closest(".explorer").querySelectorAll("img")) image.loading = "eager";
     };
@@ -95,7 +95,7 @@ function keepExplorers() {
   }
 }
 
-// A browser may break a line between a formula and the comma behind it.
+// Without this, a browser may break a line between a formula and the comma after it.
 function keepPunctuation() {
   for (const math of document.querySelectorAll("article span.math")) {
     const [mark] = /^[^\s\p{L}\p{N}(]+/u.exec(math.nextSibling?.nodeValue ?? "") ?? [];
@@ -223,7 +223,7 @@ function offerCards(article) {
   window.addEventListener("scroll", () => shown && scrolled(), { passive: true });
 }
 
-// There, a link to a notebook shows its text: beside it is a file that a browser saves.
+// On the file system, a link to a notebook would show its text: a ZIP file of it is linked instead.
 function saveNotebooks() {
   for (const link of document.querySelectorAll("a.btn-download-source-button[href$='.ipynb']")) {
     if (location.protocol === "file:") link.setAttribute("href", `${link.getAttribute("href")}.zip`);
@@ -231,8 +231,8 @@ function saveNotebooks() {
   }
 }
 
-// The arrows of the sidebar say what they open; and a button of the theme that gives its focus away when
-// it is pressed by a key gets it back.
+// The arrows of the sidebar are named after what they open. A button of the theme that loses the focus
+// when it is pressed by a key gets it back.
 function nameArrows() {
   for (const arrow of document.querySelectorAll(".bd-sidebar details > summary")) {
     const page = arrow.closest("li")?.querySelector("a")?.textContent.trim();
@@ -246,8 +246,7 @@ function keepFocus({ target, detail }) {
   setTimeout(() => document.activeElement === document.body && button.focus());
 }
 
-// What is printed has the colours of a light page, and tables that were folded; afterwards the page
-// is as it was.
+// A page is printed in light colours and with its folded tables open. Afterwards both are undone.
 function printLight() {
   const root = document.documentElement;
   let before;

@@ -1,6 +1,6 @@
-// A plane to play in: eight arms and theta, which are dragged or moved by arrow keys. The pair of the
-// largest parallelogram is found here; the private design and success come from the library, once
-// Python has been started. Where all of it is stands in the address.
+// An interactive plane: eight arms and theta, which are dragged or moved by arrow keys. The pair with
+// the largest parallelogram is found here. The private design and the success rates come from the
+// library, once Python has been started. The address holds all positions.
 "use strict";
 
 (() => {
@@ -58,14 +58,14 @@
       this.drawing = drawing;
       this.T = this.slider("T", "T, pulls in all", Math.log10(50), Math.log10(5000), round);
       this.epsilon = this.slider("epsilon", "ε, privacy", -1.5, 1, round);
-      this.told = make("p", { role: "status" });
+      this.status = make("p", { role: "status" });
       this.bars = make("div", { class: "bars" });
       this.starter = this.button("Start Python for the design and success", () => this.start());
       const copy = this.button("Copy link", () => navigator.clipboard.writeText(location.href));
       const reset = this.button("Reset", () => this.load((name) => START[name]));
       this.root.append(
         drawing,
-        make("div", {}, this.T.label, this.epsilon.label, this.told, this.bars, this.starter, " ", copy, " ", reset),
+        make("div", {}, this.T.label, this.epsilon.label, this.status, this.bars, this.starter, " ", copy, " ", reset),
       );
       this.starter.hidden = !document.querySelector("script[src*='run.js']"); // no Python in this book
     }
@@ -166,12 +166,12 @@
       }
       this.tip.setAttribute("transform", `translate(${x(first)} ${y(second)})`);
       this.tip.setAttribute("aria-label", `theta at ${first}, ${second}`);
-      this.told.textContent = `Max-Det pair: arms ${pair[0] + 1} and ${pair[1] + 1}, area ${area(a, b).toFixed(3)}. `
+      this.status.textContent = `Max-Det pair: arms ${pair[0] + 1} and ${pair[1] + 1}, area ${area(a, b).toFixed(3)}. `
         + `Best: arm ${best + 1}, mean ${means[best].toFixed(3)}.`;
       this.drawAnswer();
     }
 
-    // Discs as large as the shares of pulls in the private design, and bars of success.
+    // Discs whose areas are the shares of pulls in the private design, and bars of success rates.
     drawAnswer() {
       const { pulls = [], success = {} } = this.answer ?? {};
       const all = pulls.reduce((sum, n) => sum + n, 0);
@@ -188,7 +188,7 @@
       }));
       if (all) {
         const shares = pulls.flatMap((n, index) => (n ? [`arm ${index + 1} ${Math.round((100 * n) / all)} %`] : []));
-        this.told.append(` DP-Design's design: ${shares.join(", ")}.`);
+        this.status.append(` DP-Design's design: ${shares.join(", ")}.`);
       }
     }
 
@@ -210,7 +210,7 @@
       this.ask();
     }
 
-    // One question at a time; what has changed meanwhile is asked for after it.
+    // One computation at a time. If a value has changed meanwhile, another one follows.
     async ask() {
       if (!this.python || this.asking) return;
       this.asking = true;
@@ -227,7 +227,7 @@
       }
       this.answer = ok ? JSON.parse(text) : {};
       this.draw();
-      if (!ok) this.told.append(` ${text}`);
+      if (!ok) this.status.append(` ${text}`);
     }
   }
 

@@ -1,4 +1,4 @@
-// The button that starts Python in the page. All else is loaded when it is pressed.
+// The button that starts Python in the page. Everything else is loaded when it is pressed.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,5 +1,5 @@
-// How search results are ordered: statements by their names and headings first, then pages by how much
-// of their text is about the words (BM25), chapters before the back matter.
+// The order of search results: first statements and headings with these names, then pages by BM25,
+// with chapters before the back matter.
 "use strict";
 
 const words = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];

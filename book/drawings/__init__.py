@@ -1,4 +1,4 @@
-"""Pictures and explorers of the chapters, beside which they stand; nothing here computes them.
+"""Figures and explorers of the chapters. This package draws results and computes none.
 
 Each function draws one figure and returns it, closed, so that a notebook shows it once, as
 `dpbai.field.figures` does what readers draw of their own work. A picture takes what it shows as

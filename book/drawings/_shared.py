@@ -1,4 +1,4 @@
-"""What the chapters' pictures have in common, beside the canvas that they are drawn on."""
+"""Helpers that several modules of figures use, in addition to those of the canvas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ramp(count: int) -> list[str]:
 
 
 def between(low: str, high: str) -> Colormap:
-    """Return colours from one, over white, to another: which of two has more."""
+    """Return a colour map from one colour over white to another, for signed differences."""
     return LinearSegmentedColormap.from_list("between", [low, "white", high])
 
 
@@ -54,7 +54,7 @@ def rates(
 
 
 def name_end(axes: Axes, text: str, end: tuple[float, float], color: Any) -> None:
-    """Write the name of a line in its colour, behind its last point."""
+    """Write the name of a line in its colour, to the right of its last point."""
     look = {"color": color, "va": "center", "fontsize": 9}
     axes.annotate(text, end, (8, 0), textcoords="offset points", **look)
 

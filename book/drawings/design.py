@@ -1,4 +1,4 @@
-"""What a private design pulls, and what it wins."""
+"""Figures of private designs: their pulls and their success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run does: the arms it pulls, the sizes of its active sets, its estimates."""
+"""Figures of a run: the arms pulled, the sizes of the active sets, and the estimates."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def design_errors(positions: ArrayLike, errors: Mapping[str, ArrayLike]) -> Pict
 
 
 def _jump(x: ArrayLike, values: ArrayLike) -> tuple[float, float, float]:
-    """Return where a curve rises most at once, and its values before and after."""
+    """Return where a curve has its largest jump, and its values before and after it."""
     column = np.asarray(values, dtype=float)
     after = int(np.diff(column).argmax()) + 1
     return float(np.asarray(x)[after]), float(column[after - 1]), float(column[after])
@@ -167,13 +167,13 @@ _BEST: Any = {"marker": "*", "color": ORANGE, "markersize": 12, "zorder": 3}
 _GOES_ON: Any = {"color": BLUE, "alpha": 0.45}
 _FOLLOWED: Any = {"color": ORANGE, "linewidth": 2}
 _SMALL = 8.5
-"""Size of letters in points where the usual one finds no room."""
+"""Font size in points where the usual one does not fit."""
 
 
 def funnel(
     phases: Sequence[Phase], estimated: Sequence[ArrayLike], answer: int, *, best: int
 ) -> Picture:
-    """Draw one run as strips as wide as the arms are many, in which survivors are joined.
+    """Draw one run as a strip for each phase, as wide as its number of arms, with survivors joined.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def _note(
 
 
 def _explain(axes: Axes) -> None:
-    """Say above the first strip what its marks mean."""
+    """Write a legend of the marks above the first strip."""
     for place, text, color in (
         (0.0, "$\\bullet$ kept", BLUE),
         (0.13, "$\\times$ dropped", "#5a5a5a"),

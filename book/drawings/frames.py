@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpbai.field.figures.canvas import Picture
 
 Drawn = tuple[Picture, str, str]
-"""A picture, its alternative text, and the number in it that matters, told in a few words."""
+"""A picture, its alternative text, and its main number with a few words."""
 
 GHOST = "#b8b8b8"
 _GHOSTS = "Faint grey: the picture of the position before, for comparison."
@@ -64,7 +64,7 @@ def _image(picture: Picture, alt: str, more: str = "") -> str:
 
 
 class Explorer:
-    """A control above the frame that it selects, as HTML."""
+    """A control and the frames that it selects from, as HTML."""
 
     def __init__(self, label: str, frames: int, markup: str) -> None:
         self.label, self.frames, self._markup = label, frames, markup
@@ -73,7 +73,7 @@ class Explorer:
         return self._markup
 
     def __repr__(self) -> str:
-        """Return what there is to explore."""
+        """Return the label and the number of frames."""
         return f"Explorer({self.label!r}, {self.frames} frames)"
 
 
@@ -87,7 +87,7 @@ def explorer(
     runs: int = 1,
     second: tuple[str, Mapping[str, object]] | None = None,
 ) -> Explorer:
-    """Draw a frame for each option, and tie them to a control.
+    """Draw a frame for each option, and show them with a control that selects one.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _labelled(label: str, control: str) -> str:
 
 
 def _slider(told: Sequence[str], start: int, name: str) -> str:
-    """Return a slider over as many positions as there is to tell."""
+    """Return a slider with a position for each text."""
     return (
         f'<input type="range" aria-label="{name}" max="{len(told) - 1}" value="{start}" '
         f'aria-valuetext="{told[start]}" '
@@ -169,7 +169,7 @@ def _slider(told: Sequence[str], start: int, name: str) -> str:
 
 
 def _dropdown(told: Sequence[str], start: int, name: str, script: str = _ON_INPUT) -> str:
-    """Return a dropdown of what there is to tell."""
+    """Return a dropdown with these texts."""
     options = "".join(
         f'<option value="{number}"{" selected" if number == start else ""}>{text}</option>'
         for number, text in enumerate(told)
@@ -208,13 +208,13 @@ def _steady(pictures: Sequence[Picture], *, back: int) -> bool:
 
 
 def _widest(limits: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the limits that hold all of some pairs, in the direction that these run."""
+    """Return limits that include all the given pairs, in the direction of the first pair."""
     low, high = limits.min(), limits.max()
     return (low, high) if limits[0, 0] <= limits[0, 1] else (high, low)
 
 
 def _outline(axes: Axes) -> list[tuple[ArrayLike, ArrayLike, dict[str, Any]]]:
-    """Return the data of lines and points, each with the look of a ghost of it."""
+    """Return the data of lines and points, each with the style in which its ghost is drawn."""
     found: list[tuple[ArrayLike, ArrayLike, dict[str, Any]]] = [
         (
             line.get_xdata(),
@@ -263,12 +263,12 @@ class Live(widgets.VBox):  # type: ignore[misc]
             self.shown.value = html.escape(str(error))
 
     def __repr__(self) -> str:
-        """Return what there is to move."""
+        """Return the names of the controls."""
         return f"Live({', '.join(self.controls)})"
 
 
 def live(draw: Callable[..., Drawn], **controls: object) -> Live:
-    """Draw for any values of some parameters, in a running notebook.
+    """Return controls that redraw a figure for any values of its parameters, in a running notebook.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of an idea, one each: the funnel, two estimates that decide, norms, and releases."""
+"""Figures that explain one idea each, such as the schedule, norms and releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of the chapters on privacy: output laws, losses, true deltas, and who wins where."""
+"""Figures of the chapters on privacy: output laws, losses, true deltas, and the better policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MISTAKES = tuple(
         ("#6A3D9A", "P"),
     )
 )
-"""How engines with a mistake look: none as a policy without one."""
+"""Styles of engines with a mistake, none of which is the style of a correct policy."""
 
 
 def privacy_losses(panels: Mapping[str, pd.DataFrame], *, stated: float) -> Picture:
@@ -75,7 +75,7 @@ def privacy_losses(panels: Mapping[str, pd.DataFrame], *, stated: float) -> Pict
 def lead_losses(
     threshold: ArrayLike, chances: Mapping[str, ArrayLike], *, stated: float
 ) -> Picture:
-    """Draw what is learnt from a noisy lead above a threshold, for each threshold.
+    """Draw the privacy loss of the event that a noisy lead exceeds a threshold, for each threshold.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def paired_laws(laws: Mapping[str, tuple[float, float]], *, epsilon: float) -> P
 
 
 def laplace_pair(scale: float, *, shift: float) -> Picture:
-    """Draw two Laplace densities that a changed reward puts apart, on a log axis.
+    """Draw the Laplace densities of two tables that differ in one reward, on a log axis.
 
     Their distance there is constant outside the two peaks: the loss, shift / scale.
 
@@ -324,7 +324,7 @@ def rival_errors(
 
 
 def guesses(epsilons: ArrayLike, before: Sequence[float], *, marked: Sequence[float]) -> Picture:
-    """Draw how sure a guess about one reward can become, for guesses of some certainty before.
+    """Draw how certain a guess about one reward can become, for several prior probabilities.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ def price(table: pd.DataFrame, *, aimed: float) -> Picture:
 
 
 def draws(near: ArrayLike, panels: Mapping[str, ArrayLike]) -> Picture:
-    """Draw something of each of many instances against the number of near rivals, in panels.
+    """Draw a quantity of many instances against the number of near rivals, in panels.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of the chapters on the theory: bounds, errors, exponents, and what is lost where."""
+"""Figures of the chapters on the theory: bounds, errors, exponents, and losses of proofs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def exponents(
 
 
 def bound_losses(table: pd.DataFrame) -> Picture:
-    """Draw which step of a proof loses which factor, as a waterfall from 1 to the whole loss.
+    """Draw the factor that each step of a proof loses, as a waterfall from 1 to the total loss.
 
     Parameters
     ----------

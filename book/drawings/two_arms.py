@@ -61,7 +61,7 @@ def ratio_panels(table: pd.DataFrame, *, beside: pd.DataFrame) -> Picture:
 def ratio_frame(
     estimates: Mapping[str, ArrayLike], means: ArrayLike, success: Mapping[str, float]
 ) -> Picture:
-    """Draw private estimates of two means, for each policy, with the line that decides.
+    """Draw private estimates of two means, for each policy, with the line that separates decisions.
 
     Parameters
     ----------

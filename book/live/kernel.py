@@ -25,17 +25,17 @@ def show(**output: object) -> None:
 
 
 class Stream(TextIOBase):
-    """Where `print` writes."""
+    """The stream that `print` writes to."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def writable(self) -> bool:
-        """Text can be written, and not be read."""
+        """Return True: text can be written, but not read."""
         return True
 
     def write(self, text: str) -> int:
-        """Send a text at once: a reader sees how far a long cell has got."""
+        """Send a text at once: a reader sees the progress of a long cell."""
         show(output_type="stream", name=self.name, text=text)
         return len(text)
 

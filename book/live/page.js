@@ -58,7 +58,7 @@ class Cell {
         EditorView.contentAttributes.of({ "aria-label": `Code of cell ${number}` }),
       ],
     });
-    // The theme's keys, such as / for the search, are not meant where one writes.
+    // The theme's keys, such as / for the search, must not act while a reader types code.
     this.editor.dom.addEventListener("keydown", (event) => event.stopPropagation());
     this.mark = element("span", { className: "live-mark" });
     const name = (control) => {
@@ -88,7 +88,7 @@ class Cell {
     this.mark.textContent = "";
   }
 
-  // The place of new outputs: that of the stored ones, whose caption stays.
+  // New outputs replace the stored ones, whose caption stays.
   #clear() {
     const place = element("div", { className: "cell_output docutils container" });
     const before = this.shown ?? this.output;
@@ -196,7 +196,7 @@ class Page {
     return this.run(this.cells.filter((cell) => !cell.beyond));
   }
 
-  // A cell needs what those above it define: they are run first if they have not been.
+  // Cells above that have not been run are run first, since this one may need what they define.
   runTo(last) {
     const above = this.cells.slice(0, this.cells.indexOf(last)).filter((cell) => cell.stale);
     return this.run([...above, last]);

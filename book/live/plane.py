@@ -1,4 +1,4 @@
-"""What the plane to play in tells: the library's own numbers for eight arms."""
+"""The numbers of the interactive plane: results of the library for eight arms."""
 
 import json
 

@@ -1,8 +1,8 @@
 // Python in a worker: it runs cells for page.js, and a page stops it by ending the worker.
-// The page hands over all files, so that nothing is fetched, from a server or anywhere else.
+// The page passes all files to the worker, so that nothing is fetched from anywhere else.
 "use strict";
 
-const HOME = "http://files/"; // no address: what is asked of it is answered below
+const HOME = "http://files/"; // not a real address: requests to it are answered below
 const files = new Map();
 const send = (message) => postMessage(message);
 

@@ -28,7 +28,7 @@ def test_a_change_reaches_the_first_assignment_only() -> None:
     assert values == {}
 
 
-def test_a_chapter_that_fails_with_other_parameters_is_told(
+def test_a_chapter_that_fails_with_other_parameters_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tags = {"tags": ["parameters"]}
@@ -38,7 +38,7 @@ def test_a_chapter_that_fails_with_other_parameters_is_told(
     ]
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / "chapter.ipynb")
     monkeypatch.setattr(changes, "BOOK", tmp_path)
-    for values, told in [
+    for values, expected in [
         ({"T": "450"}, ""),
         ({"T": "600"}, "AssertionError: too many"),
         ({"T": "400"}, "the values are those of the chapter"),
@@ -46,8 +46,8 @@ def test_a_chapter_that_fails_with_other_parameters_is_told(
     ]:
         monkeypatch.setitem(changes.CHANGES, "chapter", values)
         found = changes.failure("chapter")
-        assert told in found
-        assert bool(told) == bool(found)
+        assert expected in found
+        assert bool(expected) == bool(found)
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

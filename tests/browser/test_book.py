@@ -64,7 +64,7 @@ FOCUSED = """() => {
 }"""
 
 
-def test_what_is_around_a_page_is_used_by_keys(context: BrowserContext) -> None:
+def test_the_sidebar_and_the_header_can_be_used_by_keyboard(context: BrowserContext) -> None:
     visit = page_checks.Visit(context, HTML / "book" / "api" / "policies.html")
     stops = 0
     while True:
@@ -85,7 +85,7 @@ def test_what_is_around_a_page_is_used_by_keys(context: BrowserContext) -> None:
     visit.page.close()
 
 
-def test_code_without_a_scroll_bar_is_no_tab_stop_although_the_theme_says_so(
+def test_code_without_a_scroll_bar_is_no_tab_stop_although_the_theme_makes_it_one(
     context: BrowserContext,
 ) -> None:
     visit = page_checks.Visit(context, HTML / "book" / "your_own_arms.html")
@@ -172,7 +172,7 @@ def test_a_link_to_a_theorem_shows_it(context: BrowserContext) -> None:
     visit.page.close()
 
 
-def test_a_finger_sees_the_card_and_then_follows(context: BrowserContext) -> None:
+def test_a_first_tap_shows_the_card_and_a_second_one_follows(context: BrowserContext) -> None:
     fingers = context.browser.new_context(viewport=page_checks.PHONE, has_touch=True, offline=True)
     visit = page_checks.Visit(fingers, HTML / "book" / "lower_bound.html")
     link = visit.page.locator("article p a[href*='errata.html#erratum-9']").first

@@ -1,4 +1,4 @@
-"""Chapters run in the browser, with no network, and print what they print elsewhere."""
+"""Chapters run in the browser without a network, and print their stored numbers."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ COLLECT = """async (python, code) => {
 
 
 def text(outputs: list[Any]) -> str:
-    """Return what outputs say, without pictures."""
+    """Return the text of outputs, without pictures."""
     parts = []
     for output in outputs:
         shown = output.get("data", {})
@@ -51,7 +51,7 @@ def text(outputs: list[Any]) -> str:
 
 
 def close(one: str, other: str) -> bool:
-    """Return whether two texts are the same but for the last digits of numbers."""
+    """Return whether two texts differ only in the last digits of numbers."""
     if NUMBER.sub("#", one) != NUMBER.sub("#", other):
         return False
     pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
