@@ -220,7 +220,10 @@ class CellFile:
                 if not fits or (recommended < 0).any() or cell not in range(cells):
                     raise ValueError
             except (ValueError, TypeError, KeyError, AttributeError):
-                raise ValueError(f"line {number} of {self.path} is damaged: delete it") from None
+                raise ValueError(
+                    f"line {number} of {self.path} is damaged: delete this line, and its cell is "
+                    "computed again"
+                ) from None
             results[cell] = result
         if len(whole) < len(data):
             os.truncate(self.path, len(whole))

@@ -283,8 +283,17 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path):
         json.dumps([cell, {key: value for key, value in result.items() if key != "pulls"}]),
     ):  # fmt: skip
         path.write_text("\n".join([*lines[:2], damaged, *lines[3:]]) + "\n")
-        with pytest.raises(ValueError, match=r"line 3 of .* is damaged"):
+        with pytest.raises(ValueError, match=r"line 3 of .* is damaged: delete this line"):
             grid(path=path)
+
+
+def test_without_a_damaged_line_a_study_continues_as_its_message_says(tmp_path, serial):
+    path = tmp_path / "cells.jsonl"
+    grid(path=path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], *lines[3:]]))
+    pd.testing.assert_frame_equal(grid(path=path), serial)
+    assert sorted(path.read_text().splitlines()) == sorted("".join(lines).splitlines())
 
 
 def test_two_processes_may_begin_one_file(tmp_path, serial, monkeypatch):
