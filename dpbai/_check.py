@@ -139,7 +139,7 @@ def flag(value: Any, name: str) -> bool:
 def sequence(value: Any, name: str) -> tuple[Any, ...]:
     """Return the entries of a sequence or iterator; strings, mappings and scalars are errors."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise TypeError(f"{name} must be a sequence, got a {type(value).__name__}")
+        raise TypeError(f"{name} must be a sequence, got {type(value).__name__}")
     try:
         return tuple(value)
     except TypeError:  # a 0-d array is an instance of Iterable
@@ -165,7 +165,10 @@ def path(value: Any, name: str) -> Path:
 def kind(value: Kind, name: str, expected: Any) -> Kind:
     """Return `value` if it is an instance of a class, or has the members of a protocol."""
     if isinstance(value, type):
-        raise TypeError(f"{name} must be an instance, got the class {value.__name__} itself")
+        raise TypeError(
+            f"{name} must be an object of type {expected.__name__}, got the class "
+            f"{value.__name__} itself"
+        )
     if getattr(expected, "_is_protocol", False):
         # Since Python 3.12, isinstance ignores `__getattr__` for protocols.
         fits = all(getattr(value, member, None) is not None for member in _members(expected))

@@ -150,6 +150,8 @@ def _default_tables(policy: Policy) -> Pair:
 def _checked_tables(policy: Policy, tables: Pair) -> Pair:
     """Return the tables if they are neighbours; error messages contain no reward."""
     arms, pair = arms_of(policy), _check.sequence(tables, "tables")
+    if len(pair) != 2:
+        raise ValueError(f"tables must be a pair of tables of rewards, got {len(pair)}")
     first, second = (rows_of(table, arms) for table in pair)
     if [row.shape for row in first] != [row.shape for row in second]:
         raise ValueError("tables must have rows of the same lengths")

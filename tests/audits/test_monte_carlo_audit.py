@@ -153,6 +153,8 @@ def test_the_same_seed_gives_the_same_bound():
 @pytest.mark.parametrize(
     ("tables", "rule"),
     [
+        ((), "tables must be a pair of tables of rewards, got 0"),
+        ((ZEROS, ONE, ZEROS), "tables must be a pair of tables of rewards, got 3"),
         ((ZEROS, ZEROS), "exactly one reward"),
         ((ZEROS, np.ones((2, 9))), "exactly one reward"),
         ((ZEROS[:1], ONE[:1]), "one row for each of 2 arms"),
