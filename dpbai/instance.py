@@ -98,7 +98,7 @@ class Instance:
 
     def _laws(self, means: FloatArray | None, arms: int) -> tuple[RewardLaw, ...]:
         if not callable(self.rewards):
-            laws = _check.sequence(self.rewards, "rewards")
+            laws = _check.sequence(self.rewards, "rewards, unless it makes a law from a mean,")
             if len(laws) != arms:
                 raise ValueError(
                     f"rewards must list one law for each of {arms} arms, got {len(laws)}"

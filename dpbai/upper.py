@@ -2,7 +2,8 @@
 
 The theorem is exp(-T'/(65 M H)) "for all sufficiently large T". Its proof gives a finite form,
 (12 M + 4 M_1 lambda) exp(-T'/(64 M H)), which `explicit_upper_bound` evaluates together with the
-least T' from which each step holds.
+least T' from which each step holds. `dpbai.upper_bound`, in ``beyond``, chooses a bound by the
+kind of policy.
 """
 
 from __future__ import annotations

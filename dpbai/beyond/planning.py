@@ -368,7 +368,7 @@ class _Judge:
         """Return whether bounds show that a plan with many pulls is not enough.
 
         Exact probabilities would show the same, but slowly: with 10**9 pulls, each takes minutes.
-        Where there are none, simulations decide (see `_decide`).
+        If there are none, as with `within`, simulations decide.
         """
         policy, phase, same = plan
         exact = any(error is not None for error in self.errors.values())

@@ -525,7 +525,7 @@ MISTAKES = [
     (PLAN, ("arms.csv", ""), 2, "a line of column names, then lines of values"),
     (PLAN, ("arms.csv", "a,b\n1,2\n"), 2, "no column arm; the columns are a, b; choose one with"),
     (PLAN, ("arms.csv", "arm\na\nb\n"), 2, "there must be features besides column arm"),
-    (PLAN, ("arms.csv", "arm,x\n"), 2, "a line of column names, then lines of values"),
+    (PLAN, ("arms.csv", "arm,x\n"), 2, "must be lines of values below the column names"),
     (PLAN, ("arms.csv", "arm,x\na,1\n"), 2, "features must have at least 2 rows"),
     (PLAN, ("arms.csv", "arm,x,x\na,1,2\nb,2,1\n"), 2, "distinct names"),
     (PLAN, ("arms.csv", "arm,x\na,1\na,2\n"), 2, "line 3: arm 'a' is already in line 2"),

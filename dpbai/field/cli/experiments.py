@@ -98,9 +98,9 @@ class Assumed:
         """The means that --gap stands for, in descending order; some of them if there are many."""
         if self.given.means is not None:
             return []
-        # Means that are equal up to the rounding of linear programs, in the order of the table.
+        # Without the rounding errors of linear programs, so that equal means keep their order.
         order = np.argsort(-self.means.round(6), kind="stable").tolist()
-        means = self.given.reward_range.shown(self.means).tolist()
+        means = self.given.reward_range.shown(self.means.round(8)).tolist()
         entries = [f"{quoted(self.arms.labels[arm])} {means[arm]:.3g}" for arm in order]
         if len(entries) > _MOST_MEANS:
             entries[_MOST_MEANS - 2 : -1] = ["..."]

@@ -75,8 +75,10 @@ class Sheet:
             every = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
         except csv.Error as error:
             raise ValueError(f"{name}: this is not a CSV file: {error}") from None
-        if len(rows := [row for row in every if any(row[1])]) < 2:
+        if not (rows := [row for row in every if any(row[1])]):
             raise ValueError(f"{name}: there must be a line of column names, then lines of values")
+        if len(rows) < 2:
+            raise ValueError(f"{name}: there must be lines of values below the column names")
         (_, header), *rows = rows
         for line, cells in rows:
             if len(cells) != len(header):

@@ -163,7 +163,10 @@ class Run:
             set(self.names_of(arms)) - set(self.withdrawn) for arms in (plan.active, plan.pulled)
         )
         if name is None or name not in active | pulled:
-            raise SessionError("only an arm that is in play or pulled now can be withdrawn")
+            raise SessionError(
+                "only an arm that is in play or pulled in this phase can be withdrawn; withdraw "
+                "another one only if a later phase asks for its rewards"
+            )
         if name in active and len(active) < 3:
             raise SessionError("at least two arms must remain in play: this one is not withdrawn")
         return replace(self, withdrawn=(*self.withdrawn, name)).advanced()
