@@ -183,7 +183,7 @@ def test_releases_say_whether_means_are_linear_as_often_as_stated():
     assert linearity.fit([phase], sums, np.eye(12)) is None
 
 
-def test_the_command_line_says_what_it_takes_means_to_be(tmp_path, capsys):
+def test_the_command_line_says_which_means_it_assumes(tmp_path, capsys):
     table = tmp_path / "arms.csv"
     table.write_text("arm,x,one\na,0,1\nb,1,1\nc,2,1\nd,3,1\n")
 
@@ -198,5 +198,5 @@ def test_the_command_line_says_what_it_takes_means_to_be(tmp_path, capsys):
     assert "The features are ignored" in said("--misfit", "inf")[1]
     code, out = said("--misfit", 0.1, "--gap", 0.05, "--trials", 40)
     assert code == 0
-    assert "If means are off from such linear ones by about 0.1, the best of them is found" in out
+    assert "If means deviate from such linear ones by about 0.1, the best arm is found" in out
     assert said("--policy", "dp-bai", "--misfit", 0.1)[0] == 2
