@@ -280,3 +280,20 @@ def test_bad_arguments_are_named(table: pd.DataFrame) -> None:
         figures.success_curves(table.replace(2.0, np.inf), along="epsilon")
     with pytest.raises(ValueError, match="table must have rows with a finite epsilon"):
         figures.success_curves(table[np.isinf(table["epsilon"])], along="budget")
+
+
+def test_a_trace_has_no_row_for_arms_about_which_one_number_says_nothing() -> None:
+    """Arm 3 is not on the line through arms 0 and 1, which alone can be the best."""
+    features = [[0.9, 0.1], [0.1, 0.9], [0.7, 0.3], [0.3, 0.3]]
+    policy = dpbai.DPDesign(features, budget=10**4, epsilon=1, misfit=0)
+    with pytest.warns(dpbai.ReleaseWarning):
+        session = dpbai.Session(policy, noise=dpbai.NumpyNoise(0))
+    session.record_sums({arm: (n * 0.5, n) for arm, n in session.requests.items()})
+    assert len(session.estimates) == 4
+    picture = figures.run_trace(session)
+    (panel,) = picture.axes
+    rows = [label.get_text() for label in panel.get_yticklabels()]
+    assert sorted(rows) == ["0", "1", "2"]
+    points = [line for line in panel.lines if line.get_marker() in ("x", "o", "*")]
+    assert sorted(y for line in points for y in line.get_ydata()) == [0, 1, 2]
+    assert "not shown: 1 of 4 arms" in picture.get_supxlabel()

@@ -8,15 +8,14 @@ import re
 import numpy as np
 
 import dpbai
-from dpbai._check import BoolArray, FloatArray
+from dpbai._check import FloatArray
 from dpbai.beyond.dp_design import usual_misfit
 from dpbai.beyond.linearity import Fit, cannot_lead, fit
 from dpbai.field.cli.arguments import DEFAULT
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.cli.tables import Arms, has_constant
 from dpbai.field.session import Interval, Session
-from dpbai.field.session.records import Label
-from dpbai.phase import Phase
+from dpbai.field.session.interval import comparable
 from dpbai.scaling import rank
 from dpbai.schedule import pulls_max_det
 
@@ -25,7 +24,6 @@ _MOST_ARMS, _MOST_WITHOUT_CONSTANT = 500, 100  # for which linear programs are f
 _REDUNDANT = "a combination of the columns before it, and adds no information"
 _LEAVE_OUT = "leave it out by naming the others with --features"
 _SEPARATORS = "|;,/+"
-_ROUNDING, _LEAST = 1e-6, 1e-300
 _NUMBERING = re.compile(r"(.*[ _-])?(id|index|nr|no|number|key|code)|unnamed: 0|", re.IGNORECASE)
 
 
@@ -188,37 +186,6 @@ def fitted(session: Session) -> tuple[str, Fit | None]:
         f"{100 * max(found.chance, 5e-4):.2g} % of runs would deviate this much. {power}. {remedy}",
         found,
     )
-
-
-def _bias(phase: Phase, features: FloatArray) -> FloatArray:
-    """Return the bias of each estimate of a first phase if means are linear in the features.
-
-    It is a linear function of theta, given by its coefficients, in units of the largest features.
-    """
-    expected = phase.decoder @ phase.release @ features[list(phase.pulled)]
-    scale = np.maximum(np.abs(features).max(axis=0), _LEAST)
-    return np.asarray((expected - features[list(phase.active)]) / scale)
-
-
-def unbiased(phase: Phase, features: FloatArray) -> BoolArray:
-    """Return which estimates of a first phase have no bias if means are linear in the features."""
-    return np.asarray((np.abs(_bias(phase, features)) <= _ROUNDING).all(axis=1))
-
-
-def comparable(session: Session) -> dict[Label, float]:
-    """Return the estimates that can be compared with each other.
-
-    DPDesign may release one number, the estimated difference of two arms that alone can be the
-    best. It says nothing about arms whose features are not on the line through those two.
-    """
-    estimates = session.estimates
-    if session.phases and (first := session.phases[0]).coordinates == 1:
-        bias = _bias(first, session.policy.features)
-        bias -= bias[first.decoder[:, 0].argmax()]  # of one of the two
-        for arm, row in zip(first.active, np.abs(bias), strict=True):
-            if row.max() > _ROUNDING:
-                del estimates[session.labels[arm]]
-    return estimates
 
 
 def mean_of_answer(session: Session, interval: Interval | None) -> list[str]:

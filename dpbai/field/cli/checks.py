@@ -14,11 +14,12 @@ import dpbai
 from dpbai._check import FloatArray
 from dpbai.beyond import linearity
 from dpbai.beyond.linearity import Holdout
-from dpbai.field.cli.advice import LEVEL, fitted, model, unbiased
+from dpbai.field.cli.advice import LEVEL, fitted, model
 from dpbai.field.cli.answers import Answer
 from dpbai.field.cli.run import arm_named, missing, resumed
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.session import Session, SessionError
+from dpbai.field.session.interval import unbiased
 from dpbai.phase import Phase
 
 _ROUNDING = 1e-6

@@ -22,6 +22,7 @@ from dpbai.field.session import (
     SessionError,
 )
 from dpbai.field.session import ledger as session_ledger
+from dpbai.field.session.interval import comparable
 from dpbai.field.session.records import Label
 from dpbai.phase import Policy
 from dpbai.plans import reachable, representatives
@@ -95,7 +96,7 @@ def next_pulls(given: argparse.Namespace) -> Answer:
 def status(given: argparse.Namespace) -> Answer:
     """Show the progress of a run."""
     session = resumed(given.session)
-    requests, estimates, phase = session.requests, advice.comparable(session), session.phase
+    requests, estimates, phase = session.requests, comparable(session), session.phase
     pulls = dict(zip(phase.pulled, phase.pulls, strict=True)) if phase else {}
     rows: list[tuple[object, ...]] = []
     for arm, label in enumerate(session.labels):
@@ -130,7 +131,7 @@ def recommend(given: argparse.Namespace) -> Answer:
             f"{len(session.released) + 1} {'is' if left == 1 else 'are'} missing. `dpbai "
             "next` lists them; if no more will come, use `dpbai end-phase`"
         )
-    best, estimates = session.recommendation, advice.comparable(session)
+    best, estimates = session.recommendation, comparable(session)
     deviations = {arm: size for arm, size in session.deviations.items() if arm in estimates}
     last = {label: released.phase for released in session.released for label in released.active}
 

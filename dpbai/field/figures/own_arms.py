@@ -46,12 +46,12 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
     ValueError
         If nothing has been released.
     """
-    from dpbai.field.session.interval import standard_deviations
+    from dpbai.field.session.interval import comparable, standard_deviations
 
     if not session.released:
         raise ValueError("session must have released a phase: complete the first one")
     last = {label: released.phase for released in session.released for label in released.active}
-    estimates, best = session.estimates, session.recommendation
+    estimates, best = comparable(session), session.recommendation
     order = sorted(estimates, key=lambda arm: (arm != best, -last[arm], -estimates[arm]))
     shown = order[:_MOST_ROWS]
     with rows_of_arms(shown, len(session.released)) as (figure, panels):
@@ -65,8 +65,10 @@ def run_trace(session: Session, *, means: Mapping[Label, float] | None = None) -
                 top = int(np.argmax(known))
                 ring: dict[str, Any] = {"markersize": 11, "mfc": "none", "mec": BLACK}
                 panel.plot(known[top], top, "o", label="best known", **ring)
-        left_out = len(session.labels) - len(shown)
+        every, left_out = len(session.labels), len(estimates) - len(shown)
         more = f" ({left_out} arms that were dropped earlier are not shown)" if left_out else ""
+        if silent := every - len(estimates):
+            more += f"\n(not shown: {silent} of {every} arms; the release says nothing about them)"
         figure.supxlabel(f"private estimate of the mean reward{more}", fontsize=10)
         handles = [handle for panel in panels for handle in panel.get_legend_handles_labels()[0]]
         entries = {str(handle.get_label()): handle for handle in handles}

@@ -1,4 +1,4 @@
-"""The errors of estimates: standard deviations, and an interval for the mean of the answer.
+"""The errors of estimates: bias, standard deviations, and an interval for the mean of the answer.
 
 The recommended arm has the largest estimate, which is more likely too high than too low. The
 interval therefore holds for all arms of the last phase simultaneously. Earlier phases determine
@@ -17,16 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import optimize, special
 
-from dpbai._check import FloatArray
-from dpbai.field.session.records import SessionError
+from dpbai._check import BoolArray, FloatArray
+from dpbai.field.session.records import Label, SessionError
 from dpbai.noise import Gaussian, Laplace, Noise
 from dpbai.phase import Phase
 
-_ROUNDING = 1e-6
+if TYPE_CHECKING:
+    from dpbai.field.session.live import Session
+
+_ROUNDING, _LEAST = 1e-6, 1e-300
 
 
 @dataclass(frozen=True)
@@ -152,3 +156,34 @@ def _quantile(noise: Noise, weights: FloatArray, probability: float) -> float:
 
     least = optimize.minimize_scalar(bound, bounds=(1e-9, 1 - 1e-9), method="bounded")
     return noise.scale * float(sizes.max()) * float(least.fun)
+
+
+def _bias(phase: Phase, features: FloatArray) -> FloatArray:
+    """Return the bias of each estimate of a first phase if means are linear in the features.
+
+    It is a linear function of theta, given by its coefficients, in units of the largest features.
+    """
+    expected = phase.decoder @ phase.release @ features[list(phase.pulled)]
+    scale = np.maximum(np.abs(features).max(axis=0), _LEAST)
+    return np.asarray((expected - features[list(phase.active)]) / scale)
+
+
+def unbiased(phase: Phase, features: FloatArray) -> BoolArray:
+    """Return which estimates of a first phase have no bias if means are linear in the features."""
+    return np.asarray((np.abs(_bias(phase, features)) <= _ROUNDING).all(axis=1))
+
+
+def comparable(session: Session) -> dict[Label, float]:
+    """Return the estimates that can be compared with each other.
+
+    DPDesign may release one number, the estimated difference of two arms that alone can be the
+    best. It says nothing about arms whose features are not on the line through those two.
+    """
+    estimates = session.estimates
+    if session.phases and (first := session.phases[0]).coordinates == 1:
+        bias = _bias(first, session.policy.features)
+        bias -= bias[first.decoder[:, 0].argmax()]  # of one of the two
+        for arm, row in zip(first.active, np.abs(bias), strict=True):
+            if row.max() > _ROUNDING:
+                del estimates[session.labels[arm]]
+    return estimates
