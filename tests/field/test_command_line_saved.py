@@ -290,3 +290,4 @@ def test_ledger_states_the_loss_of_several_runs(call, done, refused, begun):
         "north", "north", "south", "north", None
     ]  # fmt: skip
     assert "would be overwritten" in refused("ledger", "a.json", "b.json", "-o", "b.json")
+    assert "name each run only once" in refused("ledger", "b.json", "c.json", "./b.json")

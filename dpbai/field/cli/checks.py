@@ -6,7 +6,6 @@ import argparse
 import math
 from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from dpbai.beyond import linearity
 from dpbai.beyond.linearity import Holdout
 from dpbai.field.cli.advice import LEVEL, fitted, model
 from dpbai.field.cli.answers import Answer
-from dpbai.field.cli.run import arm_named, missing, resumed
+from dpbai.field.cli.run import arm_named, check_named_once, missing, resumed
 from dpbai.field.cli.sheets import listed, quoted
 from dpbai.field.session import Session, SessionError
 from dpbai.field.session.interval import unbiased
@@ -175,8 +174,7 @@ def _phases(run: Session, notes: list[str]) -> Iterator[Compared]:
 
 def _holdouts(run: Session, paths: list[str]) -> Iterator[Compared]:
     """Yield the holdouts in these files, with arms numbered as in the run."""
-    if len({Path(path).resolve() for path in paths}) < len(paths):
-        raise ValueError("name each holdout only once: it would be compared twice")
+    check_named_once(paths, "name each holdout only once: it would be compared twice")
     for path in paths:
         session = resumed(path)
         if not isinstance(session.policy, Holdout):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 
 import dpbai
 from dpbai import _check, field
@@ -170,6 +171,7 @@ def recommend(given: argparse.Namespace) -> Answer:
 
 def ledger(given: argparse.Namespace) -> Answer:
     """Show the privacy loss of several runs together."""
+    check_named_once(given.sessions, "name each run only once: its loss would be counted twice")
     book = session_ledger([resumed(path) for path in given.sessions], group=given.group)
     copies = [given.sessions[place] for place in book.copies]
     return Answer(
@@ -187,6 +189,12 @@ def ledger(given: argparse.Namespace) -> Answer:
         facts={"epsilon": book.epsilon, "delta": book.delta, "copies": copies},
         name="runs",
     )
+
+
+def check_named_once(paths: Sequence[str], rule: str) -> None:
+    """Raise ValueError, with this message, if two paths name the same file."""
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        raise ValueError(rule)
 
 
 def resumed(path: str, seed: int | None = None) -> Session:
